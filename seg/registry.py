@@ -1,0 +1,39 @@
+"""The registries: children of MMEngine's, which import the modules at `locations` when a name is first looked up.
+
+A name that is registered here and upstream means ours. A registry that only forwards to its parent is here too,
+because MMEngine warns about a scope without one (E18).
+"""
+
+from mmengine import registry as upstream
+from mmengine.registry import Registry
+
+
+def _child(name: str, parent: Registry, *locations: str) -> Registry:
+    return Registry(name, parent=parent, scope='seg', locations=[f'seg.{place}' for place in locations])
+
+
+DATASETS = _child('dataset', upstream.DATASETS, 'datasets.segmentation', 'datasets.carvana')
+TRANSFORMS = _child('transform', upstream.TRANSFORMS, 'datasets.transforms')
+DATA_SAMPLERS = _child('data sampler', upstream.DATA_SAMPLERS, 'datasets.sampler')
+FUNCTIONS = _child('function', upstream.FUNCTIONS, 'datasets.collate')
+
+MODELS = _child(
+    'model', upstream.MODELS, 'models.segmentor', 'models.unet', 'models.losses', 'models.preprocessor', 'models.norm'
+)
+MODEL_WRAPPERS = _child('model_wrapper', upstream.MODEL_WRAPPERS, 'engine.ddp')
+WEIGHT_INITIALIZERS = _child('weight initializer', upstream.WEIGHT_INITIALIZERS)
+
+OPTIMIZERS = _child('optimizer', upstream.OPTIMIZERS)
+OPTIM_WRAPPERS = _child('optimizer wrapper', upstream.OPTIM_WRAPPERS, 'engine.optim')
+OPTIM_WRAPPER_CONSTRUCTORS = _child('optimizer wrapper constructor', upstream.OPTIM_WRAPPER_CONSTRUCTORS)
+PARAM_SCHEDULERS = _child('parameter scheduler', upstream.PARAM_SCHEDULERS)
+
+METRICS = _child('metric', upstream.METRICS, 'evaluation.metric')
+EVALUATOR = _child('evaluator', upstream.EVALUATOR)
+
+RUNNERS = _child('runner', upstream.RUNNERS, 'engine.runner')
+LOOPS = _child('loop', upstream.LOOPS, 'engine.loops')
+HOOKS = _child('hook', upstream.HOOKS, 'engine.hooks')
+LOG_PROCESSORS = _child('log processor', upstream.LOG_PROCESSORS)
+VISUALIZERS = _child('visualizer', upstream.VISUALIZERS, 'visualization.visualizer')
+VISBACKENDS = _child('vis backend', upstream.VISBACKENDS, 'visualization.backends')
