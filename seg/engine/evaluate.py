@@ -1,0 +1,77 @@
+"""One batch of validation: labels at the masks' own size, and what the batch adds to the validation loss."""
+
+import torch
+from mmengine.dist import get_world_size
+from torch import Tensor
+
+from seg.engine.precision import autocast
+from seg.models.labels import shrink_labels
+
+
+class LossMeter:
+    """The validation loss over the data set: sums over sums, so that it does not move with batch size or rank count.
+
+    The labels are shrunk to the network's resolution (exact nearest). A loss that pools over a batch (batch Dice) sees
+    one image at a time.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._sums: Tensor | None = None  # row 0: numerators, row 1: denominators; float64, on the device
+
+    def update(self, segmentor: torch.nn.Module, logits_NCHW: Tensor, labels_HW: list[Tensor]) -> None:
+        for logits_CHW, label in zip(logits_NCHW, labels_HW):
+            small = shrink_labels(label, logits_CHW.shape[-2:])[None]
+            denominators = segmentor.normalisers(small)
+            sums = segmentor.loss(logits_CHW[None], small, torch.ones_like(denominators))
+            self._names = list(sums)
+            row = torch.stack([torch.stack([value.double() for value in sums.values()]), denominators])
+            self._sums = row if self._sums is None else self._sums + row
+
+    def compute(self) -> dict[str, float]:
+        """`val_loss` and each loss by name, over all ranks. Empty where no image had a mask."""
+        sums = self._gathered()
+        if sums is None:
+            return {}
+        losses = (sums[0] / sums[1].clamp(min=1e-12)).tolist()
+        return {'val_loss': sum(losses), **{f'val_{name}': loss for name, loss in zip(self._names, losses)}}
+
+    def _gathered(self) -> Tensor | None:
+        if get_world_size() == 1:
+            return self._sums
+        rows: list = [None] * get_world_size()
+        # A rank can be without images, so the shape is not known everywhere; a few numbers by object gather.
+        own = None if self._sums is None else (self._names, self._sums.cpu())
+        torch.distributed.all_gather_object(rows, own)
+        present = [row for row in rows if row is not None]
+        if not present:
+            return None
+        self._names = present[0][0]
+        return torch.stack([sums for _, sums in present]).sum(dim=0)
+
+
+def evaluate_batch(segmentor: torch.nn.Module, batch: dict, precision: str, meter: LossMeter) -> list[dict]:
+    """Per image `dict(pred=uint8 HW)` at the mask's own size, or the photo's where there is no mask, and `label`."""
+    data = segmentor.data_preprocessor(batch, training=False)
+    labels = data.get('labels') or [None] * len(data['metas'])
+    sizes = [meta['ori_shape'] if label is None else tuple(label.shape) for label, meta in zip(labels, data['metas'])]
+    outputs: list[dict] = []
+    for inputs_NCHW, indices in same_size_groups(data['inputs']):
+        with autocast(precision, inputs_NCHW.device):
+            logits_NCHW = segmentor(inputs_NCHW)
+        preds = segmentor.labels_from_logits(logits_NCHW, [sizes[i] for i in indices])
+        known = [i for i in indices if labels[i] is not None]
+        meter.update(segmentor, logits_NCHW[[indices.index(i) for i in known]], [labels[i] for i in known])
+        outputs += [dict(index=i, pred=pred) for i, pred in zip(indices, preds)]
+    outputs.sort(key=lambda output: output.pop('index'))
+    return [output if label is None else dict(output, label=label) for output, label in zip(outputs, labels)]
+
+
+def same_size_groups(inputs: Tensor | list[Tensor]) -> list[tuple[Tensor, list[int]]]:
+    """(batch_NCHW, indices) for each image size: images of different sizes are never padded together (E16)."""
+    if isinstance(inputs, Tensor):
+        return [(inputs, list(range(len(inputs))))]
+    groups: dict[tuple, list[int]] = {}
+    for index, image in enumerate(inputs):
+        groups.setdefault(tuple(image.shape), []).append(index)
+    return [(torch.stack([inputs[i] for i in indices]), indices) for indices in groups.values()]

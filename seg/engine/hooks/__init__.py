@@ -1,0 +1,1 @@
+"""What happens around the step: logging, checkpoints, averaging, pictures. One technique a file."""

@@ -1,0 +1,69 @@
+"""Ctrl-C and SIGTERM end a run after the step at hand, with a checkpoint, on all ranks at the same step."""
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+import torch
+from mmengine.dist import get_world_size
+from mmengine.hooks import Hook
+
+from seg.registry import HOOKS
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@HOOKS.register_module()
+class StopHook(Hook):
+    """Turns the first signal into a stop at the next step that all ranks agree on; a second one ends at once.
+
+    The agreement is one number over gloo, sent while a step computes and read before the next one ends, so it never
+    waits for the device's stream. Exit codes are 128 + the signal's number.
+    """
+
+    priority = 'VERY_LOW'
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._previous: dict[int, Any] = {}
+        self._flag = torch.zeros(1, dtype=torch.int32)
+        self._pending: Any = None
+
+    def before_train(self, runner: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._receive) for number in _SIGNALS}
+
+    def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
+        number = self._agree()
+        if number:
+            runner.stop_signal = number
+            runner.train_loop.stop_training = True
+            runner.logger.info(
+                f'{signal.Signals(number).name}: stopping after step {runner.iter + 1}, with a checkpoint'
+            )
+
+    def after_train(self, runner: Any) -> None:
+        if self._pending is not None:
+            self._pending.wait()
+            self._pending = None
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.received:
+            raise KeyboardInterrupt
+        self.received = number
+
+    def _agree(self) -> int:
+        """The signal that some rank had received by its last step: the same answer on every rank."""
+        if get_world_size() == 1:
+            return self.received
+        if self._pending is None:
+            agreed = 0
+        else:
+            self._pending.wait()
+            agreed = int(self._flag)
+        self._flag = torch.tensor([self.received], dtype=torch.int32)
+        self._pending = torch.distributed.all_reduce(self._flag, op=torch.distributed.ReduceOp.MAX, async_op=True)
+        return agreed

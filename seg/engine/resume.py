@@ -1,0 +1,154 @@
+"""A run's state: what goes into a checkpoint, and how a run goes on from one."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import mmengine
+from mmengine.logging import MessageHub
+
+from seg.config import to_plain
+from seg.engine import checkpoint
+from seg.engine.step import unwrap
+from seg.errors import UserError
+from seg.models.weights import load_weights
+
+STATE_VERSION = 1
+
+
+def run_state(runner: Any, save_optimizer: bool = True, save_param_scheduler: bool = True, **_: Any) -> dict:
+    """Everything that the run is, in plain types, at a save point."""
+    state = dict(
+        meta=_meta(runner),
+        state_dict={key: value.detach().cpu() for key, value in unwrap(runner.model).state_dict().items()},
+        message_hub=_hub_state(runner),
+    )
+    if save_optimizer:
+        state['optimizer'] = runner.optim_wrapper.state_dict()
+    if save_param_scheduler:
+        state['param_schedulers'] = [_scheduler_state(scheduler) for scheduler in runner.param_schedulers or []]
+    runner.call_hook('before_save_checkpoint', checkpoint=state)
+    return state
+
+
+def _meta(runner: Any) -> dict:
+    metainfo = checkpoint.plain(dict(runner.train_dataloader.dataset.metainfo), 'dataset.metainfo')
+    seg = dict(
+        version=STATE_VERSION,
+        config=to_plain(runner.resolved_config),
+        precision=runner.precision,
+        dataset_meta=metainfo,
+        world_size=runner.world_size,
+        global_batch=runner.global_batch,
+        steps_per_epoch=len(runner.train_dataloader),
+        seed=runner.seed,
+        epoch=runner.epoch,
+        iter=runner.iter,
+    )
+    return dict(
+        epoch=runner.epoch,
+        iter=runner.iter,
+        seed=runner.seed,
+        experiment_name=runner.experiment_name,
+        time=time.strftime('%Y%m%d_%H%M%S'),
+        mmengine_version=mmengine.__version__,
+        dataset_meta=metainfo,
+        seg=seg,
+    )
+
+
+def _hub_state(runner: Any) -> dict:
+    """The hooks' notes (best scores, patience). Averages of logged values are not state: they begin anew."""
+    return dict(log_scalars={}, runtime_info=dict(runner.message_hub.runtime_info), resumed_keys={})
+
+
+def _scheduler_state(scheduler: Any) -> dict:
+    # OneCycle keeps a function in its state (E12); building the scheduler anew brings it back.
+    return {key: value for key, value in scheduler.state_dict().items() if not callable(value)}
+
+
+# -- going on ---------------------------------------------------------------------------------------------------------
+
+
+def newest_good(work_dir: str | Path, warn: Any, trust: bool = False) -> tuple[Path, dict] | None:
+    """The newest whole checkpoint of a run and its content; each damaged one that was passed over is told to `warn`."""
+    passed_over = 0
+    for path in checkpoint.by_age(work_dir):
+        try:
+            return path, checkpoint.load(path, trust=trust)
+        except UserError as error:
+            passed_over += 1
+            warn(f'{error}; going back to the checkpoint before it')
+    if passed_over:
+        raise UserError(
+            f'none of the {passed_over} checkpoints in {work_dir} can be read; start anew in another folder'
+        )
+    return None
+
+
+def load_or_resume(runner: Any, load_from: str | None, resume: bool) -> None:
+    if load_from is None:
+        return
+    if resume:
+        resume_from(runner, load_from)
+    else:
+        load_weights_from(runner, load_from)
+
+
+def load_weights_from(runner: Any, filename: str) -> dict:
+    """Load what fits of the weights in a file, ours or another's; log what did not. Returns the file's content."""
+    state = checkpoint.load(filename, trust=runner.trust_checkpoint)
+    state.setdefault('state_dict', state if 'meta' not in state else {})
+    runner.call_hook('after_load_checkpoint', checkpoint=state)
+    report = load_weights(unwrap(runner.model), state['state_dict'])
+    runner.logger.info(f'Weights from {filename}: {report}')
+    runner.loaded_precision = seg_meta(state).get('precision', 'fp32')
+    return state
+
+
+def resume_from(runner: Any, filename: str) -> None:
+    state = runner.take_preloaded(filename) or checkpoint.load(filename, trust=runner.trust_checkpoint)
+    _check_same_run(runner, state, filename)
+    runner.call_hook('after_load_checkpoint', checkpoint=state)
+    unwrap(runner.model).load_state_dict(state['state_dict'])
+    runner.train_loop._epoch = state['meta']['epoch']
+    runner.train_loop._iter = state['meta']['iter']
+    _load_hub(runner.message_hub, state.get('message_hub', {}))
+    runner.optim_wrapper.load_state_dict(state['optimizer'])
+    for scheduler, saved in zip(runner.param_schedulers or [], state.get('param_schedulers', [])):
+        scheduler.load_state_dict(saved)
+    runner.logger.info(f'Resumed from {filename}: epoch {runner.epoch}, step {runner.iter} of {runner.max_iters}')
+
+
+def seg_meta(state: dict) -> dict:
+    """What our own checkpoints say of themselves; empty for another's."""
+    return (state.get('meta') or {}).get('seg') or {}
+
+
+def _check_same_run(runner: Any, state: dict, filename: str) -> None:
+    for key in ('state_dict', 'optimizer', 'meta'):
+        if key not in state:
+            raise UserError(
+                f'{filename} has no {key!r}: it holds weights, not a run. Use load_from=... to start from it'
+            )
+    model_keys, file_keys = set(unwrap(runner.model).state_dict()), set(state['state_dict'])
+    if model_keys != file_keys:
+        different = sorted(model_keys ^ file_keys)
+        raise UserError(
+            f'{filename} is of another model: {len(different)} keys differ, the first {different[0]!r}. '
+            'Resume with the config it was made with, or start from its weights with load_from=...'
+        )
+    was, now = seg_meta(state).get('global_batch'), runner.global_batch
+    if was is not None and was != now:
+        raise UserError(
+            f'{filename} was made with a global batch of {was}, this run has {now} '
+            f'({runner.world_size} process(es)). Set train_dataloader.batch_size so that they agree'
+        )
+    schedulers, saved = len(runner.param_schedulers or []), len(state.get('param_schedulers', []))
+    if schedulers != saved:
+        raise UserError(f'{filename} holds {saved} parameter schedulers, the config has {schedulers}')
+
+
+def _load_hub(hub: MessageHub, state: dict) -> None:
+    for key, value in state.get('runtime_info', {}).items():
+        hub.update_info(key, value)

@@ -1,0 +1,52 @@
+"""The run's folder: one job at a time in it, and no checkpoint of an earlier run overwritten."""
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+from mmengine.dist import broadcast_object_list, get_rank
+
+from seg.engine import checkpoint
+from seg.errors import UserError
+
+_held: list[Any] = []  # open lock files: the lock lives as long as the process
+
+
+def claim(work_dir: str | Path, resume: bool) -> None:
+    """Make `work_dir` and lock it for this job.
+
+    Raises UserError, on all ranks, when another job holds it, when it cannot be written, or when it has checkpoints and
+    `resume` is not asked for.
+    """
+    verdict = [_claim(Path(work_dir), resume) if get_rank() == 0 else None]
+    broadcast_object_list(verdict)
+    if verdict[0] is not None:
+        raise UserError(verdict[0])
+
+
+def _claim(work_dir: Path, resume: bool) -> str | None:
+    try:
+        work_dir.mkdir(parents=True, exist_ok=True)
+        lock = (work_dir / '.lock').open('w')
+    except OSError as error:
+        return f'the run folder {work_dir} cannot be written: {error.strerror}. Choose another with --work-dir'
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return f'another job is running in {work_dir}. Choose another folder with --work-dir'
+    found = checkpoint.by_age(work_dir)
+    if found and not resume:
+        lock.close()
+        return (
+            f'{work_dir} holds checkpoints of an earlier run ({found[0].name} is the newest). '
+            'Go on with --resume, or choose another folder with --work-dir'
+        )
+    _held.append(lock)
+    return None
+
+
+def release() -> None:
+    """Let go of the folders that this process holds: for programs that train several runs."""
+    while _held:
+        _held.pop().close()

@@ -1,0 +1,206 @@
+"""The run: MMEngine's Runner, with the parts replaced that are wrong on today's torch (D3, D5, D7, D9, D11, D19).
+
+Each override is short and hands over to the file that is named for the technique.
+"""
+
+import copy
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.dist import broadcast_object_list, get_dist_info
+from mmengine.runner import Runner
+from torch import Tensor, nn
+
+from seg.engine import checkpoint, compiling, randomness, resume, step, wrapping
+from seg.engine.optim import OptimWrapper
+from seg.registry import RUNNERS
+
+# What a run has without being asked. A config's `default_hooks` replaces them by name; None drops one.
+_DEFAULT_HOOKS = dict(
+    sampler_seed=dict(type='DistSamplerSeedHook'),
+    logger=dict(type='LoggerHook'),
+    param_scheduler=dict(type='ParamSchedulerHook'),
+    checkpoint=dict(type='CheckpointHook', interval=1),
+    record=dict(type='RecordHook'),
+    stop=dict(type='StopHook'),
+    progress=dict(type='ProgressBarHook'),
+)
+# MMEngine's hooks whose work LoggerHook does (E5); OpenMMLab configs list them.
+_DONE_BY_LOGGER = {'IterTimerHook', 'RuntimeInfoHook'}
+# MMEngine keeps loggers and message hubs by the run's name; two runs of one process must not share one.
+_used_stamps: set[str] = set()
+
+
+@RUNNERS.register_module()
+class SegRunner(Runner):
+    """MMEngine's Runner on which a step is a function of the global batch.
+
+    `trust_checkpoint` allows `load_from` and `resume` to unpickle any Python object.
+    """
+
+    def __init__(self, *args: Any, trust_checkpoint: bool = False, **kwargs: Any) -> None:
+        self.trust_checkpoint = trust_checkpoint
+        self.training_started = False
+        self.stop_signal = 0
+        self.loaded_precision = 'fp32'
+        self.last_metrics: dict[str, Any] = {}
+        self.preloaded: dict[str, dict] = {}  # a checkpoint that was read to find it need not be read again
+        self.resolved_config = copy.deepcopy(kwargs.get('cfg'))
+        kwargs['default_scope'] = kwargs.get('default_scope') or 'seg'
+        super().__init__(*args, **kwargs)
+
+    # -- what the run is ------------------------------------------------------------------------------------------
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of one optimizer step, on each rank."""
+        if isinstance(self.optim_wrapper, OptimWrapper):
+            return self.optim_wrapper.micro_batches
+        return (self.optim_wrapper or {}).get('accumulative_counts', 1)
+
+    @property
+    def global_batch(self) -> int:
+        """Images of one optimizer step: per process x processes x accumulation."""
+        loader = self._train_dataloader if isinstance(self._train_dataloader, dict) else self._train_dataloader_config
+        return loader['batch_size'] * self.world_size * self.micro_batches
+
+    @property
+    def precision(self) -> str:
+        """'fp32', 'bf16' or 'fp16': what training, validation and test compute in."""
+        if isinstance(self.optim_wrapper, OptimWrapper):
+            return self.optim_wrapper.precision
+        return self.loaded_precision
+
+    @property
+    def by_epoch(self) -> bool:
+        """Whether progress is counted in epochs."""
+        return isinstance(self.train_loop, self._epoch_loop_type())
+
+    # -- building -------------------------------------------------------------------------------------------------
+
+    def setup_env(self, env_cfg: dict) -> None:
+        """The process group and the threads are set up before the Runner (`seg.engine.launch`); what is left is here."""
+        torch.backends.cudnn.benchmark = bool(env_cfg.get('cudnn_benchmark', False))
+        self._rank, self._world_size = get_dist_info()
+        self._distributed = self._world_size > 1
+        self._timestamp = _agreed_timestamp(self.work_dir)
+
+    def set_randomness(self, seed: int | None, diff_rank_seed: bool = False, deterministic: bool = False) -> None:
+        self._deterministic = deterministic
+        self._seed = randomness.seed_everything(seed, diff_rank_seed=diff_rank_seed, deterministic=deterministic)
+
+    def wrap_model(self, model_wrapper_cfg: dict | None, model: nn.Module) -> nn.Module:
+        return wrapping.wrap_model(model, model_wrapper_cfg, self.cfg, self.logger)
+
+    def build_train_loop(self, loop: Any) -> Any:
+        config = dict(loop)
+        by_epoch = config.pop('by_epoch', 'max_epochs' in config)
+        config.setdefault('type', 'EpochBasedTrainLoop' if by_epoch else 'IterBasedTrainLoop')
+        self._train_dataloader_config = self._train_dataloader
+        built = super().build_train_loop(config)
+        self._log_batches(built)
+        return built
+
+    def build_val_loop(self, loop: Any) -> Any:
+        return super().build_val_loop({'type': 'ValLoop', **loop} if isinstance(loop, dict) else loop)
+
+    def build_test_loop(self, loop: Any) -> Any:
+        return super().build_test_loop({'type': 'TestLoop', **loop} if isinstance(loop, dict) else loop)
+
+    def register_default_hooks(self, hooks: dict | None = None) -> None:
+        chosen = {**copy.deepcopy(_DEFAULT_HOOKS), **(hooks or {})}
+        for name, hook in chosen.items():
+            if isinstance(hook, dict) and hook.get('type') in _DONE_BY_LOGGER:
+                self.logger.info(f'default_hooks.{name}: {hook["type"]} is not needed, LoggerHook logs what it did')
+            elif hook is not None:
+                self.register_hook(hook)
+
+    def scale_lr(self, optim_wrapper: Any, auto_scale_lr: dict | None = None) -> None:
+        """`auto_scale_lr=dict(enable=True, base_batch_size=N)`: the rate grows with the global batch, linearly."""
+        if not auto_scale_lr or not auto_scale_lr.get('enable', False):
+            return
+        ratio = self.global_batch / auto_scale_lr['base_batch_size']
+        for group in optim_wrapper.optimizer.param_groups:
+            group['lr'] *= ratio
+        self.logger.info(f'Learning rate x {ratio:g}: global batch {self.global_batch}, base {auto_scale_lr}')
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def train(self) -> nn.Module:
+        self.training_started = True
+        return super().train()
+
+    def train_step(self, batch: dict) -> dict[str, Tensor]:
+        """One optimizer step on this rank's part of a global batch (`seg.engine.step`)."""
+        return step.train_step(self.model, batch, self.optim_wrapper)
+
+    def metric_tables(self) -> list[str]:
+        """What the metrics of the loop that just ran have to say at length, as text."""
+        loop = self._val_loop if self.training_started else self._test_loop
+        metrics = getattr(getattr(loop, 'evaluator', None), 'metrics', [])
+        return [metric.table() for metric in metrics if hasattr(metric, 'table')]
+
+    def _maybe_compile(self, target: str) -> None:
+        compiling.compile_network(step.unwrap(self.model), self.cfg.get('compile'), self.logger)
+
+    # -- checkpoints ----------------------------------------------------------------------------------------------
+
+    def load_or_resume(self) -> None:
+        if not self._has_loaded:
+            resume.load_or_resume(self, self._load_from, self._resume)
+            self._has_loaded = True
+
+    def load_checkpoint(self, filename: str, map_location: Any = 'cpu', **kwargs: Any) -> dict:
+        """Load the weights in `filename`, as far as their keys fit; to the CPU first, whatever the device (D19)."""
+        return resume.load_weights_from(self, filename)
+
+    def resume(self, filename: str, *args: Any, **kwargs: Any) -> None:
+        """Go on from `filename`: weights, optimizer, schedules, place in the data, counts of the hooks."""
+        resume.resume_from(self, filename)
+
+    def take_preloaded(self, filename: str) -> dict | None:
+        return self.preloaded.pop(filename, None)
+
+    def save_checkpoint(self, out_dir: str, filename: str, **kwargs: Any) -> None:
+        """Write the run's state to `out_dir/filename`; called on all ranks, written by the first."""
+        state = resume.run_state(self, **kwargs)
+        if self.rank == 0:
+            checkpoint.save(state, Path(out_dir) / filename)
+
+    # -- helpers --------------------------------------------------------------------------------------------------
+
+    def _log_env(self, env_cfg: dict) -> None:
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else 'CPU'
+        self.logger.info(
+            f'torch {torch.__version__}, {device}, {self.world_size} process(es), '
+            f'{torch.get_num_threads()} thread(s) each, seed {self.seed}, run folder {self.work_dir}'
+        )
+
+    def _log_batches(self, loop: Any) -> None:
+        size = self._train_dataloader_config['batch_size']
+        self.logger.info(
+            f'Global batch {self.global_batch} = {size} per process x {self.world_size} process(es) x '
+            f'{self.micro_batches} accumulated; {len(loop.dataloader)} steps an epoch, {loop.max_iters} in all'
+        )
+
+    @staticmethod
+    def _epoch_loop_type() -> type:
+        from seg.engine.loops import EpochBasedTrainLoop
+
+        return EpochBasedTrainLoop
+
+
+def _agreed_timestamp(work_dir: str) -> str:
+    """A name for this start of the run, the same on all ranks, that no earlier start in `work_dir` has."""
+    stamp = time.strftime('%Y%m%d_%H%M%S')
+    number = 2
+    name = stamp
+    while name in _used_stamps or (Path(work_dir) / name).exists():
+        name = f'{stamp}-{number}'
+        number += 1
+    names = [name]
+    broadcast_object_list(names)
+    _used_stamps.add(names[0])
+    return names[0]

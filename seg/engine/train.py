@@ -1,0 +1,145 @@
+"""From a config to a finished run: what `tools/train.py` and `seg.train` do."""
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.dist import get_rank
+
+from seg.config import load_config
+from seg.engine import checkpoint, resume, run_folder
+from seg.engine.class_weight import fill_class_weights
+from seg.engine.launch import setup_process
+from seg.engine.precision import DTYPES, default_amp
+from seg.engine.report import write_report
+from seg.engine.runner import SegRunner
+from seg.errors import UserError
+
+
+@dataclass
+class TrainResult:
+    """Where a run ended. `metrics` are the last validation's, in 0..1."""
+
+    work_dir: Path
+    metrics: dict[str, Any] = field(default_factory=dict)
+    last_checkpoint: Path | None = None
+    best_checkpoint: Path | None = None
+    stop_signal: int = 0
+
+
+def train(
+    config: str | Path | Config,
+    *,
+    work_dir: str | Path | None = None,
+    resume: str | bool | None = None,
+    amp: str | None = None,
+    compile: bool = False,
+    launcher: str = 'none',
+    cfg_options: dict | None = None,
+    trust_checkpoint: bool = False,
+) -> TrainResult:
+    """Train as `config` says; the arguments are the flags of `tools/train.py`.
+
+    Raises UserError for whatever the user must change.
+    """
+    setup_process(launcher)
+    run = config if isinstance(config, Config) else load_config(config, cfg_options)
+    apply_flags(run, work_dir=work_dir, amp=amp, compile=compile)
+    run_folder.claim(run.work_dir, resume=bool(resume))
+    try:
+        runner = build_runner(run, resume, launcher, trust_checkpoint)
+        runner.train()
+        return _result(runner)
+    finally:
+        run_folder.release()
+
+
+def run_training(args: argparse.Namespace) -> int:
+    """`tools/train.py`; returns its exit code."""
+    if args.check:
+        raise UserError('--check is not built yet; tools/train.py CONFIG without it says what is wrong as it starts')
+    result = train(
+        args.config,
+        work_dir=args.work_dir,
+        resume=args.resume,
+        amp=args.amp,
+        compile=args.compile,
+        launcher=args.launcher,
+        cfg_options=args.cfg_options,
+        trust_checkpoint=args.trust_checkpoint,
+    )
+    return 128 + result.stop_signal if result.stop_signal else 0
+
+
+def apply_flags(config: Config, *, work_dir: str | Path | None, amp: str | None, compile: bool) -> None:
+    """Write what the command line asks for into the config, so that the run's record holds it."""
+    stem = Path(config.filename).stem if config.filename else 'run'
+    config.work_dir = str(work_dir or config.get('work_dir') or Path('work_dirs') / stem)
+    if compile:
+        config.compile = True
+    if amp:
+        precision = default_amp() if amp == 'auto' else amp
+        options = dict(config.get('optim_wrapper') or {})
+        options.update(type='AmpOptimWrapper', dtype=str(DTYPES[precision]).removeprefix('torch.'))
+        config.optim_wrapper = options
+
+
+def build_runner(config: Config, resume_from: str | bool | None, launcher: str, trust: bool = False) -> SegRunner:
+    """A runner whose config holds what was found: the checkpoint to go on from, its seed, the class weights."""
+    config.launcher = launcher
+    found = _find_checkpoint(config.work_dir, resume_from, trust)
+    if found is not None:
+        config.load_from, config.resume = str(found[0]), True
+        _adopt_seed(config, found[1])
+    fill_class_weights(config)
+    runner = SegRunner.from_cfg(config)
+    runner.trust_checkpoint = trust
+    if found is not None:
+        runner.preloaded[str(found[0])] = found[1]
+    return runner
+
+
+def _find_checkpoint(work_dir: str, wanted: str | bool | None, trust: bool) -> tuple[Path, dict] | None:
+    if not wanted:
+        return None
+    if wanted not in (True, 'auto'):
+        return Path(str(wanted)), checkpoint.load(str(wanted), trust=trust)
+    found = resume.newest_good(work_dir, warn=_say, trust=trust)
+    if found is None:
+        _say(f'--resume: no checkpoint in {work_dir} yet, so the run starts at its beginning')
+    return found
+
+
+def _say(text: str) -> None:
+    if get_rank() == 0:
+        print(text, flush=True)
+
+
+def _adopt_seed(config: Config, state: dict) -> None:
+    """A resumed run deals the data that the first start dealt: with that start's seed."""
+    saved = (state.get('meta') or {}).get('seed')
+    randomness = dict(config.get('randomness') or {})
+    asked = randomness.get('seed')
+    if saved is None or asked == saved:
+        return
+    if asked is not None:
+        raise UserError(f'randomness.seed is {asked}, but the run to resume was started with seed {saved}')
+    config.randomness = dict(randomness, seed=saved)
+
+
+def _result(runner: SegRunner) -> TrainResult:
+    info = runner.message_hub.runtime_info
+    folder = Path(runner.work_dir)
+    best = next((value for key, value in info.items() if key.startswith('best_ckpt_')), None)
+    result = TrainResult(
+        work_dir=folder,
+        metrics=runner.last_metrics,
+        last_checkpoint=folder / info['last_ckpt'] if 'last_ckpt' in info else None,
+        best_checkpoint=folder / best if best else None,
+        stop_signal=runner.stop_signal,
+    )
+    if get_rank() == 0:
+        write_report(runner, result)
+    return result

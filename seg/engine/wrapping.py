@@ -1,0 +1,46 @@
+"""From a built model to one that can train here: device, memory format, BatchNorm, checkpointing, DDP."""
+
+import logging
+from typing import Any
+
+import torch
+from mmengine.device import get_device
+from mmengine.dist import get_world_size
+from torch import nn
+
+from seg.engine.activation_checkpointing import turn_on_activation_checkpointing
+from seg.errors import UserError
+from seg.models.norm import convert_sync_batchnorm
+from seg.registry import MODEL_WRAPPERS
+
+
+def wrap_model(model: nn.Module, wrapper: dict | None, config: Any, logger: logging.Logger) -> nn.Module:
+    """`config` is the run's: its keys `sync_bn`, `activation_checkpointing` and `find_unused_parameters` apply."""
+    model = model.to(get_device())
+    if getattr(getattr(model, 'data_preprocessor', None), 'channels_last', False):
+        model = model.to(memory_format=torch.channels_last)
+    if config.get('sync_bn'):
+        model = _synchronise_batchnorm(model, logger)
+    modules = config.get('activation_checkpointing')
+    if modules:
+        turn_on_activation_checkpointing(model, modules)
+    if get_world_size() == 1:
+        return model
+    return _wrap(model, {'find_unused_parameters': bool(config.get('find_unused_parameters')), **(wrapper or {})})
+
+
+def _synchronise_batchnorm(model: nn.Module, logger: logging.Logger) -> nn.Module:
+    if get_world_size() == 1:
+        logger.info(
+            'sync_bn: one process, so BatchNorm is synchronised as it is; the checkpoint is the same either way'
+        )
+        return model
+    return convert_sync_batchnorm(model)
+
+
+def _wrap(model: nn.Module, arguments: dict) -> nn.Module:
+    arguments.setdefault('type', 'DistributedDataParallel')
+    try:
+        return MODEL_WRAPPERS.build(arguments, default_args=dict(module=model))
+    except TypeError as error:
+        raise UserError(f'model_wrapper_cfg={arguments} does not fit {arguments["type"]}: {error}') from error
