@@ -69,10 +69,7 @@ def load(path: str | Path, map_location: Any = 'cpu', trust: bool = False) -> di
     try:
         checkpoint = torch.load(path, map_location=map_location, weights_only=not trust)
     except pickle.UnpicklingError as error:
-        raise UserError(
-            f'{path} holds more than plain types and tensors, so loading it could run code: {_first_line(error)}\n'
-            'If you made the file yourself (MMEngine writes such files), pass --trust-checkpoint.'
-        ) from error
+        raise UserError(_refusal(path, error)) from error
     except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, ImportError, IndexError) as error:
         raise UserError(f'{path} is damaged or not a checkpoint: {_first_line(error)}') from error
     if not isinstance(checkpoint, dict):
@@ -94,6 +91,16 @@ def _verify(path: Path) -> None:
         raise UserError(f'{path} is damaged: {error}') from error
     if bad_record:
         raise UserError(f'{path} is damaged: the checksum of its record {bad_record} is wrong')
+
+
+def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
+    foreign = re.search(r'GLOBAL (\S+)', str(error))
+    if foreign is None:
+        return f'{path} is damaged or not a checkpoint'
+    return (
+        f'{path} holds more than plain types and tensors ({foreign.group(1)}), so loading it could run code. '
+        'If you trust who made it (MMEngine writes such files), pass --trust-checkpoint'
+    )
 
 
 def _first_line(error: BaseException) -> str:
