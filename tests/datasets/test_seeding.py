@@ -1,7 +1,6 @@
 """A sample is a function of (seed, epoch, index), wherever and in whatever order it is made."""
 
 import random
-from itertools import product
 from typing import ClassVar
 
 import numpy as np
