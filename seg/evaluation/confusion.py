@@ -29,15 +29,25 @@ def count_pairs(pred_HW: Tensor, label_HW: Tensor, num_classes: int) -> Tensor:
     Shape (C*C + 2,), int64: the CxC matrix row by row (rows truth, columns prediction), then the ignored pixels, then
     the pixels whose truth or prediction is no class.
     """
-    pred, label = pred_HW.to(torch.int32), label_HW.to(torch.int32)
-    no_class = (pred >= num_classes) | (label >= num_classes)
-    bins = torch.where(no_class, num_classes**2 + 1, label * num_classes + pred)
-    bins = torch.where(label == IGNORE_INDEX, num_classes**2, bins).flatten()
-    if bins.device.type == 'cpu':
-        return torch.bincount(bins, minlength=num_classes**2 + 2)
-    # bincount reads its largest value back to the host to size its output.
-    counts = torch.zeros(num_classes**2 + 2, dtype=torch.int64, device=bins.device)
-    return counts.scatter_add_(0, bins.long(), torch.ones_like(bins, dtype=torch.int64))
+    # Counting all 256 x 256 pairs of bytes first takes a third of the time of telling the pixels apart first.
+    pairs = label_HW.to(torch.int32, copy=True).mul_(256).add_(pred_HW).flatten()
+    table = _count(pairs, 256 * 256).view(256, 256)
+    matrix, ignored = table[:num_classes, :num_classes], table[IGNORE_INDEX].sum()
+    no_class = label_HW.numel() - matrix.sum() - ignored
+    return torch.cat([matrix.flatten(), ignored[None], no_class[None]])
+
+
+def _count(values: Tensor, size: int) -> Tensor:
+    if values.device.type == 'cpu':
+        return torch.bincount(values, minlength=size)
+    # On a GPU bincount reads its largest value back to the host, to size its output.
+    return count_by_scatter(values, size)
+
+
+def count_by_scatter(values: Tensor, size: int) -> Tensor:
+    """How often each of 0..size-1 occurs in `values`: bincount, without a look at the values."""
+    counts = torch.zeros(size, dtype=torch.int64, device=values.device)
+    return counts.scatter_add_(0, values.long(), torch.ones_like(values, dtype=torch.int64))
 
 
 def image_scores(matrices_NCC: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from seg.evaluation.confusion import (
     FIXED_ONE,
     UNDEFINED,
+    count_by_scatter,
     count_pairs,
     image_scores,
     mean_from_sum,
@@ -41,6 +42,10 @@ def test_254_classes_fit():
     label, pred = _labels([253, 253]), _labels([253, 0])
     counts = count_pairs(pred, label, 254)
     assert counts[253 * 254 + 253] == 1 and counts[253 * 254] == 1 and counts.sum() == 2
+
+
+def test_a_gpu_counts_as_the_cpu_does():
+    assert count_by_scatter(torch.tensor([3, 0, 3, 1], dtype=torch.int32), 5).tolist() == [1, 1, 0, 2, 0]
 
 
 def test_scores_are_those_worked_out_by_hand():

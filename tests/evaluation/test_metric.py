@@ -147,7 +147,9 @@ def test_the_report_is_what_metrics_json_holds():
 
 
 def test_the_worst_and_the_best_images_are_named_in_order():
-    samples = [dict(_sample(hits, 4, 4), path=path) for hits, path in [(4, 'd'), (0, 'c'), (2, 'b'), (4, 'a'), (1, 'e')]]
+    samples = [
+        dict(_sample(hits, 4, 4), path=path) for hits, path in [(4, 'd'), (0, 'c'), (2, 'b'), (4, 'a'), (1, 'e')]
+    ]
     metric, _ = _run([*samples, dict(_sample(0, 0, 0), path='empty')], batch_size=4, worst=3, best=2)
     assert metric.worst_images == [(0.0, 'c'), (0.25, 'e'), (0.5, 'b')]
     assert metric.best_images == [(1.0, 'a'), (1.0, 'd')]
@@ -167,12 +169,22 @@ def test_an_evaluation_does_not_see_the_one_before():
     for _ in range(2):
         evaluator.process(data_samples=UNEVEN, data_batch=None)
         assert evaluator.evaluate(3)['big/imDice'] == 0.5
+        assert evaluator.metrics[0].images == 3
 
 
 def test_inference_tensors_are_counted_outside_inference_mode():
     with torch.inference_mode():
         sample = {key: value.clone() for key, value in _sample(3, 5, 4).items()}
     assert _run([sample, sample])[1]['imDice'] == pytest.approx(6 / 9, abs=1e-12)
+
+
+def test_the_device_is_not_waited_for_while_images_come_in():
+    # A tensor on 'meta' has no values: whatever would read one raises, as it would wait for a GPU.
+    metric = SegMetric(num_classes=3)
+    sample = {key: torch.zeros(5, 7, dtype=torch.uint8, device='meta') for key in ('pred', 'label')}
+    for _ in range(2):
+        metric.process(dict(metas=[{}, {}]), [sample, sample])
+    assert metric.last_scores.device.type == 'meta'
 
 
 # ---- what is refused ----
@@ -196,5 +208,5 @@ def test_what_the_user_must_change_is_said(samples, options, words):
 
 
 def test_a_prediction_of_another_size_is_an_error():
-    with pytest.raises(ValueError, match='of .1, 3. pixels for a mask of .1, 16.'):
+    with pytest.raises(ValueError, match=r'of \(1, 3\) pixels for a mask of \(1, 16\)'):
         _run([dict(_sample(1, 1, 1), pred=torch.zeros(1, 3).byte())])

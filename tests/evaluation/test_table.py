@@ -23,7 +23,9 @@ def test_the_table_reads_as_it_should():
 
 def test_names_of_any_script_align():
     scores = REPORT['per_class']['background']
-    lines = score_table({**REPORT, 'per_class': {'автомобиль': scores, '汽车': scores, 'cafe\u0301': scores}}).splitlines()
+    lines = score_table(
+        {**REPORT, 'per_class': {'автомобиль': scores, '汽车': scores, 'cafe\u0301': scores}}
+    ).splitlines()
     assert lines[3].startswith('| автомобиль | ')
     assert lines[4].startswith('| 汽车       | ')  # two letters, four columns, so six spaces to make ten
     assert lines[5].startswith('| cafe\u0301       | ')  # five code points, four columns
