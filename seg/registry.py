@@ -13,12 +13,19 @@ def _child(name: str, parent: Registry, *locations: str) -> Registry:
 
 
 DATASETS = _child('dataset', upstream.DATASETS, 'datasets.segmentation', 'datasets.carvana')
-TRANSFORMS = _child('transform', upstream.TRANSFORMS, 'datasets.transforms')
+TRANSFORM_FILES = ('affine', 'colour', 'crop', 'flip', 'pack', 'pad', 'resize')
+TRANSFORMS = _child(
+    'transform', upstream.TRANSFORMS, *(f'datasets.transforms.{transform}' for transform in TRANSFORM_FILES)
+)
 DATA_SAMPLERS = _child('data sampler', upstream.DATA_SAMPLERS, 'datasets.sampler')
 FUNCTIONS = _child('function', upstream.FUNCTIONS, 'datasets.collate')
 
+LOSSES = ('cross_entropy', 'binary_cross_entropy', 'dice', 'focal', 'tversky')
 MODELS = _child(
-    'model', upstream.MODELS, 'models.segmentor', 'models.unet', 'models.losses', 'models.preprocessor', 'models.norm'
+    'model',
+    upstream.MODELS,
+    *('models.segmentor', 'models.unet', 'models.preprocessor', 'models.norm'),
+    *(f'models.losses.{loss}' for loss in LOSSES),
 )
 MODEL_WRAPPERS = _child('model_wrapper', upstream.MODEL_WRAPPERS, 'engine.ddp')
 WEIGHT_INITIALIZERS = _child('weight initializer', upstream.WEIGHT_INITIALIZERS)
@@ -33,7 +40,11 @@ EVALUATOR = _child('evaluator', upstream.EVALUATOR)
 
 RUNNERS = _child('runner', upstream.RUNNERS, 'engine.runner')
 LOOPS = _child('loop', upstream.LOOPS, 'engine.loops')
-HOOKS = _child('hook', upstream.HOOKS, 'engine.hooks')
+HOOK_FILES = (
+    *('checkpoint', 'early_stopping', 'ema', 'histogram', 'logger', 'prediction', 'progress', 'record', 'stop'),
+    'visualization',
+)
+HOOKS = _child('hook', upstream.HOOKS, *(f'engine.hooks.{hook}_hook' for hook in HOOK_FILES))
 LOG_PROCESSORS = _child('log processor', upstream.LOG_PROCESSORS)
 VISUALIZERS = _child('visualizer', upstream.VISUALIZERS, 'visualization.visualizer')
 VISBACKENDS = _child('vis backend', upstream.VISBACKENDS, 'visualization.backends')

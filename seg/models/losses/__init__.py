@@ -1,0 +1,1 @@
+"""Segmentation losses, one a file."""

@@ -1,0 +1,170 @@
+"""A network, its losses, and how its logits become label maps."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from mmengine.model import BaseModel
+from torch import Tensor, nn
+
+from seg.errors import UserError
+from seg.models.labels import IGNORE_INDEX
+from seg.models.losses.base import SegLoss
+from seg.models.preprocessor import Images, Size
+from seg.models.row_bands import row_bands
+from seg.registry import MODELS
+
+Config = dict[str, Any]
+
+
+@MODELS.register_module()
+class Segmentor(BaseModel):
+    """`num_classes` 1: one sigmoid channel, foreground where its probability is above `threshold`. More: softmax.
+
+    `network` is built with `num_classes` and maps NCHW to (N, num_classes, H, W). Each of `losses` has a `weight`; the
+    training loss is their weighted sum.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        network: Config,
+        losses: Config | Sequence[Config],
+        data_preprocessor: Config,
+        threshold: float = 0.5,
+        init_cfg: Config | list[Config] | None = None,
+    ) -> None:
+        super().__init__(MODELS.build(data_preprocessor), init_cfg)
+        _check(num_classes, network, threshold)
+        self.num_classes, self.threshold = num_classes, threshold
+        self.network: nn.Module = MODELS.build({**network, 'num_classes': num_classes})
+        self.losses: Any = _build_losses([losses] if isinstance(losses, dict) else losses, num_classes)
+        self._check_channels()
+
+    def forward(
+        self, inputs: Tensor, labels: Tensor | None = None, normalisers: Tensor | None = None, mode: str = 'tensor'
+    ) -> Tensor | dict[str, Tensor]:
+        """'tensor': logits NCHW of the inputs' height and width. 'loss': `loss(logits, labels, normalisers)`."""
+        logits_NCHW = self._logits(inputs)
+        if mode == 'tensor':
+            return logits_NCHW
+        if mode != 'loss' or labels is None:
+            raise UserError(f"Segmentor.forward: mode={mode!r}: expected 'tensor', or 'loss' with labels.")
+        return self.loss(logits_NCHW, labels, normalisers)
+
+    def loss(self, logits_NCHW: Tensor, labels_NHW: Tensor, normalisers: Tensor | None = None) -> dict[str, Tensor]:
+        """Each loss's weighted share, 0-d, by its logged name 'loss_ce', 'loss_dice', ...
+
+        `normalisers`: the sum of `self.normalisers` over all that the shares are to add up over; these labels' own by
+        default. With ones the shares are totals, to be divided later.
+        """
+        self._check_labels(labels_NHW)
+        if normalisers is None:
+            normalisers = self.normalisers(labels_NHW)
+        return {
+            f'loss_{loss.name}': loss.weight * loss(logits_NCHW, labels_NHW, whole)
+            for loss, whole in zip(self.losses, normalisers)
+        }
+
+    def normalisers(self, labels_NHW: Tensor) -> Tensor:
+        """float64, one a loss: what these labels add to each loss's denominator."""
+        return torch.stack([loss.normaliser(labels_NHW) for loss in self.losses])
+
+    def predict(self, inputs: Images, sizes: Sequence[Size]) -> list[Tensor]:
+        """A uint8 label map of each image, grown to its (height, width)."""
+        return self.labels_from_logits(self.each_logits(inputs), sizes)
+
+    def predict_probs(self, inputs: Images, sizes: Sequence[Size], label: int = 1) -> list[Tensor]:
+        """The probability of class `label` at each pixel: HW, at least float32, grown to each (height, width)."""
+        return self.probs_from_logits(self.each_logits(inputs), sizes, label)
+
+    @torch.no_grad()
+    def each_logits(self, inputs: Images) -> list[Tensor]:
+        """CHW of each image, by one forward pass for each size that occurs."""
+        if isinstance(inputs, Tensor):
+            return list(self._logits(inputs))
+        groups: dict[torch.Size, list[int]] = {}
+        for index, image in enumerate(inputs):
+            groups.setdefault(image.shape, []).append(index)
+        found: dict[int, Tensor] = {}
+        for members in groups.values():
+            found.update(zip(members, self._logits(torch.stack([inputs[index] for index in members]))))
+        return [found[index] for index in range(len(inputs))]
+
+    @torch.no_grad()
+    def labels_from_logits(self, logits_CHW: Images, sizes: Sequence[Size]) -> list[Tensor]:
+        """uint8 HW of each (height, width), from the logits of each image (a list of CHW, or NCHW)."""
+        return [torch.cat([self._labels(band) for band in row_bands(*pair)]) for pair in zip(logits_CHW, sizes)]
+
+    @torch.no_grad()
+    def probs_from_logits(self, logits_CHW: Images, sizes: Sequence[Size], label: int = 1) -> list[Tensor]:
+        """Like `labels_from_logits`, the probability of one class."""
+        if not 0 <= label < max(2, self.num_classes):
+            raise UserError(f'Class {label} was asked for; the model has classes 0 to {max(2, self.num_classes) - 1}.')
+        return [torch.cat([self._probs(band, label) for band in row_bands(*pair)]) for pair in zip(logits_CHW, sizes)]
+
+    def _labels(self, logits_CHW: Tensor) -> Tensor:
+        if self.num_classes == 1:
+            return (logits_CHW[0].sigmoid() > self.threshold).to(torch.uint8)
+        return logits_CHW.argmax(0).to(torch.uint8)
+
+    def _probs(self, logits_CHW: Tensor, label: int) -> Tensor:
+        if self.num_classes == 1:
+            return (logits_CHW[0] if label else -logits_CHW[0]).sigmoid()
+        return logits_CHW.softmax(0)[label]
+
+    def _logits(self, inputs_NCHW: Tensor) -> Tensor:
+        """Padded for a network that takes only multiples of `size_divisor`, and cut back."""
+        height, width = inputs_NCHW.shape[-2:]
+        divisor = getattr(self.data_preprocessor, 'size_divisor', 1)
+        if height % divisor or width % divisor:
+            inputs_NCHW = F.pad(inputs_NCHW, [0, -width % divisor, 0, -height % divisor])
+        return self.network(inputs_NCHW)[..., :height, :width]
+
+    def _check_labels(self, labels_NHW: Tensor) -> None:
+        """On CPU only: elsewhere looking at the values would wait for the device. The reader has looked already."""
+        if labels_NHW.device.type != 'cpu':
+            return
+        wrong = labels_NHW[(labels_NHW >= max(2, self.num_classes)) & (labels_NHW != IGNORE_INDEX)]
+        if len(wrong):
+            raise UserError(
+                f'Labels hold {wrong.unique().tolist()}; model.num_classes={self.num_classes} allows 0 to '
+                f'{max(2, self.num_classes) - 1}, and {IGNORE_INDEX} for ignored pixels. Map the values of the mask '
+                "files to classes by the data set's label_map, or raise num_classes."
+            )
+
+    def _check_channels(self) -> None:
+        wanted = getattr(self.network, 'in_channels', None)
+        given = len(getattr(self.data_preprocessor, 'mean', ()))
+        if wanted is not None and given not in (0, 1, wanted):
+            raise UserError(
+                f'model.network.in_channels={wanted}, but model.data_preprocessor.mean has {given} values: expected '
+                'one a channel, or one for all.'
+            )
+
+
+def _check(num_classes: int, network: Config, threshold: float) -> None:
+    if not isinstance(num_classes, int) or not 1 <= num_classes <= IGNORE_INDEX:
+        raise UserError(
+            f'model.num_classes={num_classes!r}: expected 1 (one sigmoid channel) or the number of classes, 2 to 255.'
+        )
+    if network.get('num_classes', num_classes) != num_classes:
+        raise UserError(
+            f'model.network.num_classes={network["num_classes"]} contradicts model.num_classes={num_classes}: leave '
+            'the former out.'
+        )
+    if not 0 < threshold < 1:
+        raise UserError(f'model.threshold={threshold!r}: expected a probability between 0 and 1.')
+
+
+def _build_losses(configs: Sequence[Config], num_classes: int) -> nn.ModuleList:
+    losses = [MODELS.build(config) for config in configs]
+    for index, loss in enumerate(losses):
+        if not isinstance(loss, SegLoss):
+            raise UserError(f'model.losses[{index}]: {type(loss).__name__} is not a seg.models.losses.base.SegLoss.')
+        loss.check(num_classes)
+    names = [loss.name for loss in losses]
+    if not names or len(set(names)) < len(names):
+        raise UserError(f'model.losses has the names {names}: expected at least one, all different. Give name=... .')
+    return nn.ModuleList(losses)
