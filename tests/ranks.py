@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 START_S = 120.0
+LOOPBACK = {'GLOO_SOCKET_IFNAME': 'lo'} if sys.platform == 'linux' else {}
 GRACE_S = 5.0  # what the other ranks get to answer once one has failed
 
 
@@ -44,7 +45,7 @@ class _Rank:
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, '-c', boot, json.dumps(sys.path), str(theirs.fileno()), str(self.stack_file)],
-                env={**os.environ, 'OMP_NUM_THREADS': '1'},
+                env={**os.environ, 'OMP_NUM_THREADS': '1', **LOOPBACK},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # so that it can be killed with its loader workers

@@ -1,0 +1,170 @@
+"""What the command lines share: their flags, and how a failure leaves the process.
+
+Exit codes: 0 done, 2 the user must change something (one message, no traceback), 130 Ctrl-C, 1 anything else. Nothing
+heavy is imported here, so that `--help` answers at once.
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from seg.errors import UserError
+
+EXIT_ERROR, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
+ERROR_DIR = 'SEG_ERROR_DIR'  # set by our launcher: a folder where the ranks of one machine note what has been said
+_WAIT_S = 3.0
+
+
+def main(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], int | None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """The exit code of `run(parser.parse_args(argv))`; None means 0."""
+    args = parser.parse_args(argv)
+    if _refused_before():
+        return EXIT_USER
+    try:
+        return run(args) or 0
+    except UserError as error:
+        _say_once(f'error: {error}')
+        return EXIT_USER
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except ImportError as error:
+        library = _missing_library(error)
+        if library is None:
+            return _traceback(error)
+        _say_once(library)
+        return EXIT_USER
+    except Exception as error:  # noqa: BLE001, this is where every failure ends
+        return _traceback(error)
+
+
+def parser_for_train() -> argparse.ArgumentParser:
+    parser = _parser('Train as CONFIG says.')
+    parser.add_argument('--work-dir', metavar='D', help="the run's folder; work_dirs/NAME OF CONFIG without it")
+    parser.add_argument(
+        '--resume',
+        nargs='?',
+        const='auto',
+        metavar='auto|PATH',
+        help='go on from the newest good checkpoint of the work dir, or from PATH',
+    )
+    parser.add_argument(
+        '--amp',
+        nargs='?',
+        const='auto',
+        choices=['auto', 'bf16', 'fp16'],
+        metavar='bf16|fp16',
+        help='mixed precision; without a name bf16 where it is supported, else fp16',
+    )
+    parser.add_argument('--compile', action='store_true', help='compile the network')
+    parser.add_argument('--check', action='store_true', help='build everything, try one step, and train nothing')
+    _add_shared(parser)
+    return parser
+
+
+def parser_for_test() -> argparse.ArgumentParser:
+    parser = _parser('Score CHECKPOINT on the test data of CONFIG.')
+    parser.add_argument('checkpoint', metavar='CHECKPOINT')
+    parser.add_argument('--work-dir', metavar='D', help='where the log goes; work_dirs/NAME OF CONFIG_test without it')
+    parser.add_argument('--json', metavar='FILE', help='write the scores there')
+    parser.add_argument('--out', metavar='DIR', help='write the predicted masks there')
+    parser.add_argument('--show-dir', metavar='D', help='write overlays there')
+    _add_shared(parser)
+    return parser
+
+
+def parser_for_config(description: str) -> argparse.ArgumentParser:
+    """CONFIG and `--cfg-options`: what every tool that reads a config takes."""
+    parser = _parser(description)
+    _add_options(parser)
+    return parser
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument('config', metavar='CONFIG')
+    return parser
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action='extend',
+        metavar='KEY=VALUE',
+        help='change the config: model.network.depth=3, train_dataloader.dataset.pipeline.2.prob=0.3, ...',
+    )
+
+
+def _add_shared(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--launcher',
+        choices=['none', 'pytorch', 'slurm', 'mpi'],
+        default='none',
+        help='who started the processes; tools/dist_*.sh and tools/slurm_train.sh set it',
+    )
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='load a checkpoint that can run code: only from a source you trust',
+    )
+    parser.add_argument('--local-rank', '--local_rank', help=argparse.SUPPRESS)  # old launchers pass it
+    _add_options(parser)
+
+
+def _rank() -> str:
+    return os.environ.get('RANK') or os.environ.get('SLURM_PROCID') or os.environ.get('OMPI_COMM_WORLD_RANK') or '0'
+
+
+def _refused_before() -> bool:
+    """After a restart by the launcher: whether an earlier attempt told the user to change something."""
+    restarted = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') != '0'
+    return restarted and ERROR_DIR in os.environ and any(Path(os.environ[ERROR_DIR]).iterdir())
+
+
+def _say_once(message: str) -> None:
+    """Print an error that the other ranks may have as well.
+
+    Under our launcher the first rank to say it notes that. Elsewhere all ranks but the first wait: they are ended
+    meanwhile when the first has failed too.
+    """
+    if ERROR_DIR in os.environ:
+        note = Path(os.environ[ERROR_DIR]) / hashlib.sha256(message.encode()).hexdigest()
+        try:
+            note.touch(exist_ok=False)
+        except FileExistsError:
+            return
+    elif _rank() != '0':
+        time.sleep(_WAIT_S)
+    print(message, file=sys.stderr, flush=True)
+
+
+def _missing_library(error: ImportError) -> str | None:
+    if any(library in str(error) for library in ('libGL', 'libgthread', 'libglib')):
+        return (
+            f'error: OpenCV cannot be loaded ({error}): install the system packages libgl1 and libglib2.0-0, '
+            'or put opencv-python-headless in the place of opencv-python'
+        )
+    return None
+
+
+def _traceback(error: Exception) -> int:
+    """A collective that broke because its peer is gone stays quiet: the peer names the cause, the launcher ends us."""
+    if ERROR_DIR in os.environ and isinstance(error, RuntimeError) and _is_peer_failure(str(error)):
+        time.sleep(_WAIT_S)
+    traceback.print_exception(error)
+    return EXIT_ERROR
+
+
+def _is_peer_failure(text: str) -> bool:
+    return any(
+        sign in text for sign in ('Connection closed by peer', 'Connection reset by peer', 'remote process exited')
+    )

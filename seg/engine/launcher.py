@@ -1,0 +1,230 @@
+"""The parent of ranks: `python -m seg.engine.launcher train CONFIG GPUS [flags]`, called by tools/dist_train.sh.
+
+It checks what can be checked once, starts the ranks by torch's elastic launcher in this very process, and leaves with
+the first failed rank's exit code; raw torchrun turns every code into 1 with a traceback (E13).
+"""
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seg.engine.cli import ERROR_DIR, EXIT_INTERRUPTED, EXIT_USER, main, parser_for_test, parser_for_train
+from seg.engine.cores import threads_per_process, usable_cores
+from seg.errors import UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+TOOLS = Path(__file__).resolve().parents[2] / 'tools'
+LAUNCHER_PID = 'SEG_LAUNCHER_PID'  # the ranks watch this process
+DEFAULT_PORT = 29500  # torch's and OpenMMLab's
+_SAME_MOMENT_S = 2  # failures this close to the first can be its cause
+_GRACE_S = 12  # between SIGTERM and SIGKILL
+
+
+@dataclass(frozen=True)
+class Job:
+    """`nproc` ranks on each of `nodes` machines. `port` 0 takes a free one."""
+
+    nproc: int
+    nodes: int = 1
+    node_rank: int = 0
+    address: str = '127.0.0.1'
+    port: int = 0
+    max_restarts: int = 0
+
+
+def launch(script: Sequence[str], job: Job) -> int:
+    """Run `python *script` as each rank; the exit code for this process, 128 + N where signal N ended it.
+
+    Raises UserError when the port is taken.
+    """
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    with tempfile.TemporaryDirectory(prefix='seg-launch-') as folder:
+        _set_environment(job, Path(folder))
+        try:
+            _start(script, replace(job, port=job.port or free_port()), folder)
+        except ChildFailedError as error:
+            return _report(error)
+        except SignalException as error:
+            return EXIT_INTERRUPTED if error.sigval == signal.SIGINT else 128 + error.sigval
+    return 0
+
+
+def _start(script: Sequence[str], job: Job, folder: str) -> None:
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    if job.node_rank == 0:
+        _refuse_taken_port(job)
+    _quieten_elastic()
+    config = LaunchConfig(
+        min_nodes=job.nodes,
+        max_nodes=job.nodes,
+        nproc_per_node=job.nproc,
+        run_id=f'seg-{job.port}',
+        rdzv_backend='static',
+        rdzv_endpoint=f'{job.address}:{job.port}',
+        rdzv_configs={'rank': job.node_rank},
+        local_addr=job.address if job.nodes == 1 else None,
+        logs_specs=DefaultLogsSpecs(log_dir=folder),
+        max_restarts=job.max_restarts,
+    )
+    # torch fills ${local_rank} into arguments, and so makes $ of $$
+    arguments = [argument.replace('$', '$$') for argument in ('-u', *script)]
+    elastic_launch(config, sys.executable)(*arguments)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def _refuse_taken_port(job: Job) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(('', job.port))
+        except OSError as error:
+            raise UserError(
+                f'port {job.port} cannot be used ({error.strerror}); leave PORT unset for a free one'
+            ) from None
+
+
+def _set_environment(job: Job, folder: Path) -> None:
+    """What the ranks inherit. Each has its share of the cores, unless the user has set it."""
+    notes = folder / 'errors'
+    notes.mkdir()
+    os.environ[ERROR_DIR] = str(notes)
+    os.environ[LAUNCHER_PID] = str(os.getpid())
+    os.environ.setdefault('OMP_NUM_THREADS', str(threads_per_process(usable_cores(), job.nproc)))
+    os.environ.setdefault('TORCH_ELASTIC_SHUTDOWN_TIMEOUT', str(_GRACE_S))
+
+
+def _quieten_elastic() -> None:
+    """What its loggers say about a failure, `_report` says in one line."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith('torch.distributed.elastic'):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _report(error: 'ChildFailedError') -> int:
+    rank, failure = first_failure(error.failures)
+    code = failure.exitcode
+    if code == EXIT_USER:  # the rank has said what to change
+        return code
+    if code > 0:
+        print(f'rank {rank} failed with exit code {code}', file=sys.stderr)
+        return code
+    print(f'rank {rank} (process {failure.pid}) was killed by {failure.signal_name()}', file=sys.stderr)
+    return 128 - code
+
+
+def first_failure(failures: Mapping[int, 'ProcessFailure']) -> tuple[int, 'ProcessFailure']:
+    """The rank that is the cause: the others' collectives break, and torch ends them by SIGTERM.
+
+    Torch's times are whole seconds, so of those at the same moment an error that was explained comes first, then a
+    death by signal, then the order in which they were seen.
+    """
+    first = min(failure.timestamp for failure in failures.values())
+    near = [item for item in failures.items() if item[1].timestamp - first <= _SAME_MOMENT_S]
+    return min(near, key=lambda item: _as_cause(item[1].exitcode))
+
+
+def _as_cause(code: int) -> int:
+    if code == EXIT_USER:
+        return 0
+    if code == -signal.SIGTERM:
+        return 3
+    return 1 if code < 0 else 2
+
+
+# ---- the command line ----
+
+
+def job_from(env: Mapping[str, str], gpus: str, max_restarts: int = 0) -> Job:
+    """`gpus`: processes on each machine. NNODES, NODE_RANK, MASTER_ADDR and PORT are OpenMMLab's."""
+    nproc, nodes = _count('GPUS', gpus), _count('NNODES', env.get('NNODES', '1'))
+    port = _count('PORT', env.get('PORT') or ('0' if nodes == 1 else str(DEFAULT_PORT)), 0)
+    if nodes == 1:
+        return Job(nproc, port=port, max_restarts=max_restarts)
+    for name in ('NODE_RANK', 'MASTER_ADDR'):
+        if name not in env:
+            raise UserError(
+                f'NNODES={nodes} needs {name}: set NODE_RANK (0 to {nodes - 1}) and MASTER_ADDR (of node 0)'
+            )
+    node_rank = _count('NODE_RANK', env['NODE_RANK'], 0)
+    if node_rank >= nodes:
+        raise UserError(f'NODE_RANK={node_rank}, but of {nodes} nodes the last is {nodes - 1}')
+    return Job(nproc, nodes, node_rank, env['MASTER_ADDR'], port, max_restarts)
+
+
+def _count(name: str, text: str, least: int = 1) -> int:
+    if not text.isdigit() or int(text) < least:
+        raise UserError(f'{name} must be a whole number from {least}, got {text!r}')
+    return int(text)
+
+
+def launcher_parser(tool: str) -> argparse.ArgumentParser:
+    """The tool's own parser, so that its flags are judged once for all ranks, with GPUS and `--max-restarts`."""
+    parser = parser_for_train() if tool == 'train' else parser_for_test()
+    parser.prog = f'dist_{tool}.sh'
+    parser.add_argument('gpus', metavar='GPUS', help='processes on this machine, each with a GPU if there is one')
+    parser.add_argument('--max-restarts', type=int, default=0, metavar='N', help='start again after a failure, N times')
+    return parser
+
+
+def rank_arguments(tool: str, argv: Sequence[str]) -> list[str]:
+    """What each rank runs: the tool with what was given, less what is for the launcher."""
+    gpus = 1 if tool == 'train' else 2
+    ours = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    ours.add_argument('--max-restarts')
+    _, given = ours.parse_known_args([*argv[:gpus], *argv[gpus + 1 :]])
+    return [str(TOOLS / f'{tool}.py'), *given, '--launcher', 'pytorch']
+
+
+def run(tool: str, argv: Sequence[str], args: argparse.Namespace) -> int:
+    """Check the command and the config, start the ranks, and give the exit code."""
+    positionals = [args.config, args.gpus] if tool == 'train' else [args.config, args.checkpoint, args.gpus]
+    if list(argv[: len(positionals)]) != positionals:
+        raise UserError(f'{" ".join(positionals)} must come first, before the flags')
+    job = job_from(os.environ, args.gpus, args.max_restarts)
+    _check_config(args)
+    _check_devices(job)
+    return launch(rank_arguments(tool, argv), job)
+
+
+def _check_config(args: argparse.Namespace) -> None:
+    from seg.config import load_config
+
+    load_config(args.config, args.cfg_options)
+
+
+def _check_devices(job: Job) -> None:
+    import torch
+
+    from seg.engine.launch import device_plan
+
+    gpus = torch.cuda.device_count()
+    device_plan(0, job.nproc, gpus)
+    if not gpus:
+        print(f'no GPU here: {job.nproc} process{"es" if job.nproc > 1 else ""} on the CPU, over gloo', flush=True)
+
+
+if __name__ == '__main__':
+    if sys.argv[1:2] not in (['train'], ['test']):
+        print('usage: python -m seg.engine.launcher train|test CONFIG [CHECKPOINT] GPUS [flags]', file=sys.stderr)
+        sys.exit(EXIT_USER)
+    name, rest = sys.argv[1], sys.argv[2:]
+    sys.exit(main(launcher_parser(name), lambda args: run(name, rest, args), rest))

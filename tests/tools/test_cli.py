@@ -1,0 +1,200 @@
+"""What the command lines share: flags, exit codes, who prints what; and the shell scripts around them."""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seg.engine import cli
+from seg.engine.cli import main, parser_for_test, parser_for_train
+from seg.errors import UserError
+
+TOOLS = Path(cli.__file__).resolve().parents[2] / 'tools'
+
+
+# ---- flags ----
+
+
+def test_optional_values_do_not_swallow_the_config() -> None:
+    parse = parser_for_train().parse_args
+    assert parse(['c.py', '--amp', '--resume']).amp == 'auto'
+    assert parse(['c.py', '--resume']).resume == 'auto'
+    args = parse(['c.py', '--amp', 'fp16', '--resume', 'x.pth', '--cfg-options', 'a=1', 'b=2', '--cfg-options', 'c=3'])
+    assert (args.config, args.amp, args.resume, args.cfg_options) == ('c.py', 'fp16', 'x.pth', ['a=1', 'b=2', 'c=3'])
+    plain = parse(['c.py'])
+    assert (plain.amp, plain.resume, plain.compile, plain.check, plain.launcher) == (None, None, False, False, 'none')
+
+
+@pytest.mark.parametrize('arguments', [['--amp', 'c.py'], [], ['c.py', '--amp', 'fp8'], ['c.py', '--resum']])
+def test_what_argparse_refuses_is_exit_code_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parser_for_train().parse_args(arguments)
+    assert caught.value.code == 2
+
+
+def test_old_launchers_may_pass_a_local_rank() -> None:
+    assert parser_for_train().parse_args(['--local-rank=1', 'c.py']).config == 'c.py'
+    args = parser_for_test().parse_args(['--local_rank', '1', 'c.py', 'c.pth', '--json', 'm.json'])
+    assert (args.config, args.checkpoint, args.json) == ('c.py', 'c.pth', 'm.json')
+
+
+# ---- how a run ends ----
+
+
+def ending(error: BaseException | None) -> Callable[[argparse.Namespace], None]:
+    def run(args: argparse.Namespace) -> None:
+        if error is not None:
+            raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ('error', 'code', 'said'),
+    [
+        (None, 0, ''),
+        (UserError('data_root: no folder x'), 2, 'error: data_root: no folder x\n'),
+        (KeyboardInterrupt(), 130, ''),
+        (ImportError('libGL.so.1: cannot open shared object file'), 2, 'libgl1 and libglib2.0-0'),
+        (ImportError('no such thing'), 1, 'ImportError: no such thing\n'),
+        (ValueError('a bug'), 1, 'ValueError: a bug\n'),
+    ],
+)
+def test_exit_codes(error: BaseException | None, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(parser_for_train(), ending(error), ['c.py']) == code
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert ('Traceback' in printed) == (code == 1)
+    assert main(parser_for_train(), lambda _: 143, ['c.py']) == 143
+
+
+def test_an_error_that_ranks_share_is_printed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('SEG_ERROR_DIR', str(tmp_path))
+    for rank, text in [('1', 'same'), ('0', 'same'), ('2', 'other')]:
+        monkeypatch.setenv('RANK', rank)
+        assert main(parser_for_train(), ending(UserError(text)), ['c.py']) == 2
+    assert capsys.readouterr().err == 'error: same\nerror: other\n'
+
+
+def test_elsewhere_the_other_ranks_give_the_first_time_to_end_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(cli.time, 'sleep', slept.append)
+    for rank, waits in [('0', 0), ('1', 1)]:
+        monkeypatch.setenv('SLURM_PROCID', rank)
+        assert main(parser_for_train(), ending(UserError('x')), ['c.py']) == 2
+        assert len(slept) == waits
+        assert capsys.readouterr().err == 'error: x\n'
+
+
+def test_a_restart_does_not_try_again_what_the_user_must_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('SEG_ERROR_DIR', str(tmp_path))
+    monkeypatch.setenv('TORCHELASTIC_RESTART_COUNT', '1')
+    assert main(parser_for_train(), ending(None), ['c.py']) == 0
+    monkeypatch.setenv('TORCHELASTIC_RESTART_COUNT', '0')
+    assert main(parser_for_train(), ending(UserError('x')), ['c.py']) == 2
+    monkeypatch.setenv('TORCHELASTIC_RESTART_COUNT', '1')
+    assert main(parser_for_train(), ending(ValueError('never reached')), ['c.py']) == 2
+    assert capsys.readouterr().err == 'error: x\n'
+
+
+# ---- the tools ----
+
+
+@pytest.mark.parametrize('tool', sorted(path.name for path in TOOLS.glob('*.py')))
+def test_help_imports_nothing_heavy(tool: str) -> None:
+    script = (
+        'import runpy, sys; sys.argv = [sys.argv[1], "--help"]\n'
+        'try: runpy.run_path(sys.argv[0], run_name="__main__")\n'
+        'except SystemExit as end: code = end.code\n'
+        'heavy = {"torch", "mmengine", "cv2", "numpy", "PIL"} & set(sys.modules)\n'
+        'sys.exit(f"exit code {code}, imported {heavy}" if code or heavy else 0)'
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', script, str(TOOLS / tool)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert 'usage: ' in done.stdout
+
+
+def test_print_config(tmp_path: Path) -> None:
+    (tmp_path / 'c.py').write_text('width = 3\nmodel = dict(width=width, sizes=[1, 2])\n')
+    command = [
+        sys.executable,
+        str(TOOLS / 'print_config.py'),
+        str(tmp_path / 'c.py'),
+        '--cfg-options',
+        'model.sizes.1=5',
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == 'model = dict(width=3, sizes=[1, 5])\n'
+
+
+# ---- shell scripts ----
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Callable[..., str]:
+    """Run a script of tools/ through a link with a space in its path; programs in PATH only say what they were given."""
+    (tmp_path / 'a link').symlink_to(TOOLS.parent)
+    for name in ('srun', 'sbatch', 'fake python'):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "{name}" "$@" "PYTHONPATH=$PYTHONPATH"\n')
+        program.chmod(0o755)
+
+    def run(script: str, *arguments: str, **env: str) -> str:
+        environment = dict(os.environ, PATH=f'{tmp_path}:{os.environ["PATH"]}', PYTHON=str(tmp_path / 'fake python'))
+        environment.pop('PYTHONPATH', None)
+        done = subprocess.run(
+            [str(tmp_path / 'a link' / 'tools' / script), *arguments],
+            env={**environment, **env}, cwd='/', capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.replace(str(tmp_path), 'TMP')
+
+    return run
+
+
+@pytest.mark.parametrize('tool', ['train', 'test'])
+def test_dist_scripts_hand_on_what_they_get_from_any_folder(shell: Callable[..., str], tool: str) -> None:
+    given = ['my config.py', 'c.pth', '2', '--work-dir', 'a  b', '--cfg-options', "x=['1 2']"]
+    expected = ['fake python', '-m', 'seg.engine.launcher', tool, *given, 'PYTHONPATH=TMP/a link']
+    assert shell(f'dist_{tool}.sh', *given).splitlines() == expected
+    assert shell(f'dist_{tool}.sh', PYTHONPATH='/other').splitlines()[-1] == 'PYTHONPATH=TMP/a link:/other'
+
+
+def test_slurm_script_runs_the_tool_under_srun(shell: Callable[..., str]) -> None:
+    arguments = ['gpu part', 'my-job', 'my config.py', '--amp']
+    said = shell('slurm_train.sh', *arguments, GPUS='8', GPUS_PER_NODE='4', SRUN_ARGS='--exclusive --time=1:00')
+    assert said.splitlines() == [
+        'srun', '--partition=gpu part', '--job-name=my-job', '--ntasks=8', '--ntasks-per-node=4', '--cpus-per-task=5',
+        '--gres=gpu:4', '--exclusive', '--time=1:00', '--kill-on-bad-exit=1', 'TMP/fake python', '-u',
+        'TMP/a link/tools/train.py', 'my config.py', '--amp', '--launcher', 'slurm', 'PYTHONPATH=TMP/a link',
+    ]  # fmt: skip
+    one = shell('slurm_train.sh', *arguments, GPUS='1', GRES='').splitlines()
+    assert '--ntasks-per-node=1' in one
+    assert not any(line.startswith('--gres') for line in one)
+
+
+def test_slurm_script_submits_a_job_that_comes_back(shell: Callable[..., str]) -> None:
+    said = shell('slurm_train.sh', 'part', 'job', 'my config.py', SBATCH='1').splitlines()
+    assert said[0] == 'sbatch'
+    assert {'--requeue', '--open-mode=append', '--output=job-%j.log', '--ntasks=4'} <= set(said)
+    wrapped = next(line for line in said if line.startswith('--wrap='))
+    assert wrapped.startswith('--wrap=srun --cpus-per-task=5 --kill-on-bad-exit=1 ')
+    assert r'tools/train.py my\ config.py --launcher slurm --resume ' in wrapped
+
+
+def test_slurm_script_says_how_it_is_used() -> None:
+    done = subprocess.run([str(TOOLS / 'slurm_train.sh'), 'part'], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert 'usage: ' in done.stderr
