@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from seg.engine.cli import parser_for_config, main
+from seg.engine.cli import main, parser_for_config
 
 
 def run(args: argparse.Namespace) -> None:
