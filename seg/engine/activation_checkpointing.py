@@ -60,14 +60,15 @@ def _wrap(module: nn.Module) -> None:
 @contextmanager
 def _frozen_statistics(module: nn.Module) -> Iterator[None]:
     """While activations are computed again: the batch has been counted already."""
-    tracking = [layer for layer in module.modules() if isinstance(layer, _NormBase) and layer.track_running_stats]
-    for layer in tracking:
-        layer.track_running_stats = not layer.training
+    layers = [layer for layer in module.modules() if isinstance(layer, _NormBase)]
+    kept = [(layer.momentum, layer.num_batches_tracked) for layer in layers]
+    for layer in layers:
+        layer.momentum, layer.num_batches_tracked = 0.0, None
     try:
         yield
     finally:
-        for layer in tracking:
-            layer.track_running_stats = True
+        for layer, (momentum, count) in zip(layers, kept):
+            layer.momentum, layer.num_batches_tracked = momentum, count
 
 
 def _matches(name: str, pattern: str) -> bool:

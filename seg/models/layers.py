@@ -9,8 +9,8 @@ from mmengine.logging import print_log
 from torch import nn
 
 from seg.errors import UserError
-from seg.models.reduce import world_size
 from seg.models.norm import SyncBatchNorm
+from seg.models.reduce import world_size
 from seg.registry import MODELS
 
 

@@ -72,12 +72,12 @@ class Segmentor(BaseModel):
         return torch.stack([loss.normaliser(labels_NHW) for loss in self.losses])
 
     def predict(self, inputs: Images, sizes: Sequence[Size]) -> list[Tensor]:
-        """A uint8 label map of each image, grown to its (height, width)."""
-        return self.labels_from_logits(self.each_logits(inputs), sizes)
+        """The `label_map` of each image at its (height, width)."""
+        return [self.label_map(logits, size) for logits, size in zip(self.each_logits(inputs), sizes)]
 
     def predict_probs(self, inputs: Images, sizes: Sequence[Size], label: int = 1) -> list[Tensor]:
-        """The probability of class `label` at each pixel: HW, at least float32, grown to each (height, width)."""
-        return self.probs_from_logits(self.each_logits(inputs), sizes, label)
+        """The `prob_map` of each image at its (height, width)."""
+        return [self.prob_map(logits, size, label) for logits, size in zip(self.each_logits(inputs), sizes)]
 
     @torch.no_grad()
     def each_logits(self, inputs: Images) -> list[Tensor]:
@@ -93,26 +93,22 @@ class Segmentor(BaseModel):
         return [found[index] for index in range(len(inputs))]
 
     @torch.no_grad()
-    def labels_from_logits(self, logits_CHW: Images, sizes: Sequence[Size]) -> list[Tensor]:
-        """uint8 HW of each (height, width), from the logits of each image (a list of CHW, or NCHW)."""
-        return [torch.cat([self._labels(band) for band in row_bands(*pair)]) for pair in zip(logits_CHW, sizes)]
+    def label_map(self, logits_CHW: Tensor, size: Size) -> Tensor:
+        """uint8 HW of (height, width), from the bilinear logits there."""
+        bands = row_bands(logits_CHW, size)
+        if self.num_classes == 1:
+            return torch.cat([(band[0].sigmoid() > self.threshold).to(torch.uint8) for band in bands])
+        return torch.cat([band.argmax(0).to(torch.uint8) for band in bands])
 
     @torch.no_grad()
-    def probs_from_logits(self, logits_CHW: Images, sizes: Sequence[Size], label: int = 1) -> list[Tensor]:
-        """Like `labels_from_logits`, the probability of one class."""
+    def prob_map(self, logits_CHW: Tensor, size: Size, label: int = 1) -> Tensor:
+        """The probability of class `label` at each pixel: HW of (height, width), at least float32."""
         if not 0 <= label < max(2, self.num_classes):
             raise UserError(f'Class {label} was asked for; the model has classes 0 to {max(2, self.num_classes) - 1}.')
-        return [torch.cat([self._probs(band, label) for band in row_bands(*pair)]) for pair in zip(logits_CHW, sizes)]
-
-    def _labels(self, logits_CHW: Tensor) -> Tensor:
+        bands = row_bands(logits_CHW, size)
         if self.num_classes == 1:
-            return (logits_CHW[0].sigmoid() > self.threshold).to(torch.uint8)
-        return logits_CHW.argmax(0).to(torch.uint8)
-
-    def _probs(self, logits_CHW: Tensor, label: int) -> Tensor:
-        if self.num_classes == 1:
-            return (logits_CHW[0] if label else -logits_CHW[0]).sigmoid()
-        return logits_CHW.softmax(0)[label]
+            return torch.cat([(band[0] if label else -band[0]).sigmoid() for band in bands])
+        return torch.cat([band.softmax(0)[label] for band in bands])
 
     def _logits(self, inputs_NCHW: Tensor) -> Tensor:
         """Padded for a network that takes only multiples of `size_divisor`, and cut back."""

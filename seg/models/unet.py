@@ -11,8 +11,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from seg.errors import UserError
 from seg.models.layers import build_activation, build_norm
-from seg.models.reduce import world_size
 from seg.models.norm import SyncBatchNorm
+from seg.models.reduce import world_size
 from seg.registry import MODELS
 
 UPSAMPLINGS = ('transposed', 'bilinear')

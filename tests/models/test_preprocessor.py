@@ -105,5 +105,5 @@ def test_bad_batches_name_the_file() -> None:
     ],
 )
 def test_bad_options_are_refused(options: dict) -> None:
-    with pytest.raises(UserError, match='model.data_preprocessor'):
+    with pytest.raises(UserError, match=r'model\.data_preprocessor'):
         SegPreprocessor(**options)

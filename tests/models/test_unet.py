@@ -102,7 +102,7 @@ def test_nonsense_is_refused(option: dict, words: str) -> None:
 
 def test_one_value_a_channel_is_refused_before_batch_norm_fails() -> None:
     network = UNet(num_classes=2, base_channels=2)
-    with pytest.raises(UserError, match='one image of 16x16.*depth=4'):
+    with pytest.raises(UserError, match=r'one image of 16x16.*depth=4'):
         network(torch.rand(1, 3, 5, 16))
     network(torch.rand(1, 3, 16, 32))  # two values
     network.eval()(torch.rand(1, 3, 5, 16))
