@@ -15,7 +15,10 @@ def _child(name: str, parent: Registry, *locations: str) -> Registry:
 DATASETS = _child('dataset', upstream.DATASETS, 'datasets.segmentation', 'datasets.carvana')
 TRANSFORM_FILES = ('affine', 'colour', 'crop', 'flip', 'pack', 'pad', 'resize')
 TRANSFORMS = _child(
-    'transform', upstream.TRANSFORMS, *(f'datasets.transforms.{transform}' for transform in TRANSFORM_FILES)
+    'transform',
+    upstream.TRANSFORMS,
+    'datasets.loading',
+    *(f'datasets.transforms.{transform}' for transform in TRANSFORM_FILES),
 )
 DATA_SAMPLERS = _child('data sampler', upstream.DATA_SAMPLERS, 'datasets.sampler')
 FUNCTIONS = _child('function', upstream.FUNCTIONS, 'datasets.collate')
@@ -47,4 +50,4 @@ HOOK_FILES = (
 HOOKS = _child('hook', upstream.HOOKS, *(f'engine.hooks.{hook}_hook' for hook in HOOK_FILES))
 LOG_PROCESSORS = _child('log processor', upstream.LOG_PROCESSORS)
 VISUALIZERS = _child('visualizer', upstream.VISUALIZERS, 'visualization.visualizer')
-VISBACKENDS = _child('vis backend', upstream.VISBACKENDS, 'visualization.backends')
+VISBACKENDS = _child('vis backend', upstream.VISBACKENDS, 'visualization.backends', 'visualization.mlflow_backend')

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seg.models.labels import IGNORE_INDEX
+from seg.datasets.io import IGNORE_INDEX
 
 SCORES = ('aAcc', 'mIoU', 'mDice', 'mAcc', 'imDice', 'imIoU')
 CLASS_SCORES = ('IoU', 'Dice', 'Acc', 'Precision')
