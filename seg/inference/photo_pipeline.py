@@ -46,7 +46,7 @@ class PhotoPipeline:
         results: dict[str, Any] = dict(seg_map_path=None, sample_idx=0)
         is_array = isinstance(photo, np.ndarray)
         results.update(self._from_array(photo) if isinstance(photo, np.ndarray) else dict(img_path=str(photo)))
-        content, size_px = None, (0, 0)
+        content, size_px = None, results.get('ori_shape', (0, 0))
         for step in self.steps:
             if is_array and isinstance(step, LoadImageFromFile):
                 continue

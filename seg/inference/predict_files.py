@@ -68,7 +68,8 @@ def _predict_all(
     """Returns what was wrong with the photographs that could not be predicted."""
     failures = []
     outcomes = predictor.each(photo.path for photo in photos)
-    for photo, (_, outcome) in zip(photos, _with_progress(outcomes, len(photos))):
+    # Outcomes first: zip asks its first argument once more at the end, and the progress has its last word to say.
+    for (_, outcome), photo in zip(_with_progress(outcomes, len(photos)), photos):
         try:
             if isinstance(outcome, UserError):
                 raise outcome

@@ -144,7 +144,7 @@ def _precision(stored: StoredModel, device: torch.device) -> str:
 
 
 def _build_pipeline(stored: StoredModel) -> PhotoPipeline:
-    steps = (evaluation_dataset(stored.config) or {}).get('pipeline')
+    steps = evaluation_dataset(stored.config).get('pipeline')
     if not steps:
         raise UserError(
             'the config has no test_dataloader.dataset.pipeline (nor val_dataloader), which tells how a photograph is '

@@ -15,6 +15,7 @@ from seg.config import from_plain, load_config
 from seg.engine import checkpoint
 from seg.engine.precision import DTYPES
 from seg.errors import UserError
+from seg.registry import DATASETS
 from seg.visualization.overlay import palette_of
 
 _BUILT_KEYS = ('model', 'test_dataloader', 'val_dataloader')
@@ -43,7 +44,7 @@ def read_stored_model(
     state = checkpoint.load(path, trust=trust)
     seg = _part(_part(state, 'meta'), 'seg')
     chosen = _own_config(seg, Path(path)) if config is None else _users_config(config)
-    metainfo = _part(seg, 'dataset_meta') or _part(evaluation_dataset(chosen), 'metainfo')
+    metainfo = _part(seg, 'dataset_meta') or _metainfo(evaluation_dataset(chosen))
     classes, palette = _classes(metainfo, Path(path))
     return StoredModel(
         path=Path(path),
@@ -69,12 +70,19 @@ def _users_config(config: str | Path | mmengine.config.Config) -> mmengine.confi
     return config if isinstance(config, mmengine.config.Config) else load_config(config)
 
 
-def evaluation_dataset(config: mmengine.config.Config) -> Any:
+def evaluation_dataset(config: mmengine.config.Config) -> dict[str, Any]:
     """The config of the test (or validation) data set, within its wrappers; empty where there is none."""
-    dataset = (config.get('test_dataloader') or config.get('val_dataloader') or {}).get('dataset') or {}
-    while isinstance(dataset, dict) and 'pipeline' not in dataset and ('dataset' in dataset or 'datasets' in dataset):
-        dataset = dataset['dataset'] if 'dataset' in dataset else dataset['datasets'][0]
+    loader = _part(config, 'test_dataloader') or _part(config, 'val_dataloader')
+    dataset = _part(loader, 'dataset')
+    while 'pipeline' not in dataset and ('dataset' in dataset or 'datasets' in dataset):
+        wrapped = dataset['dataset'] if 'dataset' in dataset else next(iter(dataset['datasets'] or ()), None)
+        dataset = wrapped if isinstance(wrapped, dict) else {}
     return dataset
+
+
+def _metainfo(dataset: dict[str, Any]) -> dict[str, Any]:
+    kind = DATASETS.get(dataset['type']) if isinstance(dataset.get('type'), str) else dataset.get('type')
+    return {**getattr(kind, 'METAINFO', {}), **_part(dataset, 'metainfo')}
 
 
 def _classes(metainfo: dict[str, Any], path: Path) -> tuple[tuple[str, ...], NDArray[np.uint8]]:
@@ -94,5 +102,5 @@ def _custom_imports(seg: dict[str, Any]) -> list[str]:
 
 def _part(whole: Any, key: str) -> dict[str, Any]:
     """`whole[key]` where both are dicts, else an empty one."""
-    part = whole.get(key) if isinstance(whole, dict) else None
+    part = whole.get(key) if isinstance(whole, (dict, mmengine.config.Config)) else None
     return part if isinstance(part, dict) else {}
