@@ -1,5 +1,6 @@
 """A run small enough for a test: bright boxes on dark noise, a UNet of four channels, a step in milliseconds."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -77,5 +78,5 @@ def tiny_config(root: Path, work_dir: Path, **changes: Any) -> Config:
             randomness=dict(seed=0),
         )
     )
-    config.merge_from_dict(changes)
+    config.merge_from_dict(copy.deepcopy(changes))
     return config

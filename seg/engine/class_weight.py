@@ -8,7 +8,7 @@ import numpy as np
 from mmengine.config import Config
 from mmengine.dist import broadcast_object_list, get_rank
 
-from seg.datasets.loading import read_labels
+from seg.datasets.loading import LoadAnnotations
 from seg.errors import UserError
 from seg.registry import DATASETS
 
@@ -46,5 +46,5 @@ def count_pixels(dataset_config: Any) -> np.ndarray:
 
 
 def _count(info: dict, classes: int) -> np.ndarray:
-    labels = read_labels(info)
+    labels = LoadAnnotations().transform(dict(info))['gt_seg_map']
     return np.bincount(labels[labels < classes], minlength=classes)

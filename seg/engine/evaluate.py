@@ -19,14 +19,13 @@ class LossMeter:
         self._names: list[str] = []
         self._sums: Tensor | None = None  # row 0: numerators, row 1: denominators; float64, on the device
 
-    def update(self, segmentor: torch.nn.Module, logits_NCHW: Tensor, labels_HW: list[Tensor]) -> None:
-        for logits_CHW, label in zip(logits_NCHW, labels_HW):
-            small = shrink_labels(label, logits_CHW.shape[-2:])[None]
-            denominators = segmentor.normalisers(small)
-            sums = segmentor.loss(logits_CHW[None], small, torch.ones_like(denominators))
-            self._names = list(sums)
-            row = torch.stack([torch.stack([value.double() for value in sums.values()]), denominators])
-            self._sums = row if self._sums is None else self._sums + row
+    def update(self, segmentor: torch.nn.Module, logits_CHW: Tensor, label_HW: Tensor) -> None:
+        small = shrink_labels(label_HW, logits_CHW.shape[-2:])[None]
+        denominators = segmentor.normalisers(small)
+        sums = segmentor.loss(logits_CHW[None], small, torch.ones_like(denominators))
+        self._names = list(sums)
+        row = torch.stack([torch.stack([value.double() for value in sums.values()]), denominators])
+        self._sums = row if self._sums is None else self._sums + row
 
     def compute(self) -> dict[str, float]:
         """`val_loss` and each loss by name, over all ranks. Empty where no image had a mask."""
@@ -51,27 +50,17 @@ class LossMeter:
 
 
 def evaluate_batch(segmentor: torch.nn.Module, batch: dict, precision: str, meter: LossMeter) -> list[dict]:
-    """Per image `dict(pred=uint8 HW)` at the mask's own size, or the photo's where there is no mask, and `label`."""
+    """Per image `dict(pred, label)`, uint8 HW at the mask's own size; without a mask `pred` alone, at the photo's."""
     data = segmentor.data_preprocessor(batch, training=False)
-    labels = data.get('labels') or [None] * len(data['metas'])
-    sizes = [meta['ori_shape'] if label is None else tuple(label.shape) for label, meta in zip(labels, data['metas'])]
-    outputs: list[dict] = []
-    for inputs_NCHW, indices in same_size_groups(data['inputs']):
-        with autocast(precision, inputs_NCHW.device):
-            logits_NCHW = segmentor(inputs_NCHW)
-        preds = segmentor.labels_from_logits(logits_NCHW, [sizes[i] for i in indices])
-        known = [i for i in indices if labels[i] is not None]
-        meter.update(segmentor, logits_NCHW[[indices.index(i) for i in known]], [labels[i] for i in known])
-        outputs += [dict(index=i, pred=pred) for i, pred in zip(indices, preds)]
-    outputs.sort(key=lambda output: output.pop('index'))
-    return [output if label is None else dict(output, label=label) for output, label in zip(outputs, labels)]
-
-
-def same_size_groups(inputs: Tensor | list[Tensor]) -> list[tuple[Tensor, list[int]]]:
-    """(batch_NCHW, indices) for each image size: images of different sizes are never padded together (E16)."""
-    if isinstance(inputs, Tensor):
-        return [(inputs, list(range(len(inputs))))]
-    groups: dict[tuple, list[int]] = {}
-    for index, image in enumerate(inputs):
-        groups.setdefault(tuple(image.shape), []).append(index)
-    return [(torch.stack([inputs[i] for i in indices]), indices) for indices in groups.values()]
+    labels = data.get('labels')
+    with autocast(precision, data['inputs'][0].device):
+        logits = segmentor.each_logits(data['inputs'])
+    outputs = []
+    for index, logits_CHW in enumerate(logits):
+        if labels is None:
+            outputs.append(dict(pred=segmentor.label_map(logits_CHW, data['metas'][index]['ori_shape'])))
+        else:
+            meter.update(segmentor, logits_CHW, labels[index])
+            pred = segmentor.label_map(logits_CHW, tuple(labels[index].shape))
+            outputs.append(dict(pred=pred, label=labels[index]))
+    return outputs

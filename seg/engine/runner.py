@@ -48,7 +48,8 @@ class SegRunner(Runner):
         self.last_metrics: dict[str, Any] = {}
         self.preloaded: dict[str, dict] = {}  # a checkpoint that was read to find it need not be read again
         self.resolved_config = copy.deepcopy(kwargs.get('cfg'))
-        kwargs['default_scope'] = kwargs.get('default_scope') or 'seg'
+        if 'default_scope' not in (kwargs.get('cfg') or {}):
+            kwargs['default_scope'] = 'seg'  # upstream's from_cfg fills in its own
         super().__init__(*args, **kwargs)
 
     # -- what the run is ------------------------------------------------------------------------------------------

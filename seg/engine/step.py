@@ -60,12 +60,11 @@ def agree_size(batch: dict, preprocessor: nn.Module) -> tuple[int, int]:
     Where the preprocessor has a fixed `size` there is nothing to agree on. The collective runs on the CPU (gloo), so the
     device is not waited for.
     """
-    if preprocessor.size is not None:
-        return preprocessor.size
-    shapes = torch.tensor([image.shape[-2:] for image in batch['inputs']])
-    largest = shapes.max(dim=0).values
-    if get_world_size() > 1:
-        torch.distributed.all_reduce(largest, op=torch.distributed.ReduceOp.MAX)
+    needed_px = preprocessor.needed_size(batch['inputs'])
+    if preprocessor.size is not None or get_world_size() == 1:
+        return needed_px
+    largest = torch.tensor(needed_px)
+    torch.distributed.all_reduce(largest, op=torch.distributed.ReduceOp.MAX)
     height, width = largest.tolist()
     return height, width
 

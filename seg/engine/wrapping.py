@@ -17,8 +17,8 @@ from seg.registry import MODEL_WRAPPERS
 def wrap_model(model: nn.Module, wrapper: dict | None, config: Any, logger: logging.Logger) -> nn.Module:
     """`config` is the run's: its keys `sync_bn`, `activation_checkpointing` and `find_unused_parameters` apply."""
     model = model.to(get_device())
-    if getattr(getattr(model, 'data_preprocessor', None), 'channels_last', False):
-        model = model.to(memory_format=torch.channels_last)
+    memory_format = getattr(getattr(model, 'data_preprocessor', None), 'memory_format', torch.contiguous_format)
+    model = model.to(memory_format=memory_format)
     if config.get('sync_bn'):
         model = _synchronise_batchnorm(model, logger)
     modules = config.get('activation_checkpointing')
