@@ -100,7 +100,8 @@ def test_ranks_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         'Path(sys.argv[1]).write_text(str(ranks.run_ranks(1, test_ranks.pid)[0]))\n'
         'ranks.run_ranks(1, test_ranks.time.sleep, 600)'
     )
-    parent = subprocess.Popen([sys.executable, '-c', script, str(report), ':'.join(sys.path)])
+    command = [sys.executable, '-c', script, str(report), ':'.join(sys.path)]
+    parent = subprocess.Popen(command, env={**os.environ, 'TMPDIR': str(tmp_path)})
     while parent.poll() is None and not report.exists():
         time.sleep(0.05)
     time.sleep(0.2)

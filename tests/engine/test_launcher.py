@@ -164,11 +164,12 @@ time.sleep(120)
 def test_two_run_at_once_and_a_killed_one_takes_only_its_own_ranks_along(tmp_path: Path) -> None:
     (tmp_path / 'group.py').write_text(GROUP)
     driver = 'import sys; from seg.engine.launcher import *; sys.exit(launch(sys.argv[1:], Job(2)))'
+    environment = {**os.environ, 'PYTHONPATH': str(REPO), 'TMPDIR': str(tmp_path)}
     parents, folders = [], [tmp_path / 'one', tmp_path / 'two']
     for folder in folders:
         folder.mkdir()
         command = [sys.executable, '-c', driver, str(tmp_path / 'group.py'), str(folder)]
-        parents.append(subprocess.Popen(command, env={**os.environ, 'PYTHONPATH': str(REPO)}))
+        parents.append(subprocess.Popen(command, env=environment))
     try:
         assert wait_for(lambda: all(len(list(folder.iterdir())) == 2 for folder in folders))
         names = [sorted(path.name.rsplit('-', 1) for path in folder.iterdir()) for folder in folders]
