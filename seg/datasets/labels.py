@@ -4,21 +4,21 @@ What a file's values are:
 - gray of 8 or 16 bits: the numbers as they stand in the file;
 - a palette (GIF, PNG), 1 bit, and 2 or 4 bits of gray: the index, which is what tools that draw class masks write.
   Where `label_map` does not know the indices but knows the palette's grays, the grays are taken: the same 0/255 mask is
-  stored by some programs as gray and by others as a palette of two entries. A file in which both readings are possible
-  and differ is refused;
+  stored by some programs as gray and by others as a palette of two entries. So they are where the palette is too short
+  for any index in the map but 0. A file in which both readings are possible and differ is refused otherwise;
 - colours: looked up in a `label_map` of colours; a colour file in which every pixel is gray counts as gray.
 
 A value without a class is an error that names the file: nothing is dropped, clipped or guessed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 import cv2
 import numpy as np
 
-from seg.datasets.label_rule import LabelRule
+from seg.datasets.label_rule import LabelRule, MaskKey
 from seg.errors import UserError
 
 _MANY = 8  # more unknown values than this are no forgotten classes
@@ -84,8 +84,10 @@ def _read_palette(palette: np.ndarray, present: list[int], rule: LabelRule, path
     by_gray = _gray_classes(palette, present, rule)
     if None in by_gray or by_gray == by_index:
         return by_index
+    if rule.label_map is not None and (None in by_index or _map_is_of_grays(rule.label_map, palette)):
+        return by_gray
     if None in by_index:
-        return by_gray if rule.label_map is not None else by_index
+        return by_index
     if not _only_index_explains(palette, present, rule):
         raise UserError(
             f'{path}: the palette indices {_some(present)} and their grays {_some(palette[present][:, 0].tolist())} '
@@ -100,6 +102,11 @@ def _gray_classes(palette: np.ndarray, entries: list[int], rule: LabelRule) -> l
     is_gray = (colours == colours[:, :1]).all(axis=1)
     classes = rule.classes_of(colours[:, 0].tolist())
     return [label if gray else None for label, gray in zip(classes, is_gray)]
+
+
+def _map_is_of_grays(label_map: Mapping[MaskKey, int], palette: np.ndarray) -> bool:
+    """{0: 0, 255: 1} for a palette of two entries: no index but 0 could ever have a class."""
+    return all(key == 0 or (isinstance(key, int) and key >= len(palette)) for key in label_map)
 
 
 def _only_index_explains(palette: np.ndarray, present: list[int], rule: LabelRule) -> bool:

@@ -191,11 +191,12 @@ def _orientation(image: Image.Image, data: bytes, path: str) -> int:
 
 
 def _exif(image: Image.Image, data: bytes) -> Image.Exif:
-    """A PNG may hold the block behind its pixels; Pillow would decode them to get there."""
-    if image.format != 'PNG' or 'exif' in image.info or 'Raw profile type exif' in image.info:
+    """Read anew: Pillow remembers a damaged block as an empty one, and decodes a PNG to find one behind its pixels."""
+    if 'Raw profile type exif' in image.info:  # ImageMagick's way, in a PNG's text
         return image.getexif()
+    behind = _png_block(data, b'eXIf') if image.format == 'PNG' else b''
     found = Image.Exif()
-    found.load(_png_block(data, b'eXIf'))
+    found.load(image.info.get('exif', behind))
     return found
 
 

@@ -57,10 +57,6 @@ def decode_deep(opened: OpenedImage) -> np.ndarray:
     """HW or HWC of the file's own values: 16 bit, 32 bit, float or many bands; colour is RGB."""
     if opened.tags is not None and not is_plain(opened):
         return read_bands(opened)
-    if opened.tags is not None and opened.tags.get(262) == 0:
-        raise UserError(
-            f'{opened.path}: a TIFF of {opened.bits} bits in which 0 is white is not read; save it inverted'
-        )
     if opened.format == 'PNG' and opened.image is not None and opened.image.mode in ('RGB', 'RGBA', 'LA'):
         return _decode_16_bit_png(opened)
     return _own_values(np.asarray(_load(opened)), opened)

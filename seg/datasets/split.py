@@ -86,10 +86,11 @@ def _shuffled(groups: Iterable[str], seed: int) -> list[str]:
 
 def _fill(order: Sequence[str], groups: Mapping[str, Sequence[str]], wanted: int) -> set[str]:
     """Groups, in order, that bring the number of images nearest to what is wanted: one at least, not all."""
-    chosen, count = [order[0]], len(groups[order[0]])
-    for group in order[1:]:
+    chosen: list[str] = []
+    count = 0
+    for group in order:
         size = len(groups[group])
         if abs(count + size - wanted) < abs(count - wanted) and len(chosen) < len(order) - 1:
             chosen.append(group)
             count += size
-    return set(chosen)
+    return set(chosen or [min(order, key=lambda group: len(groups[group]))])

@@ -1,8 +1,9 @@
-"""TIFFs for which Pillow has no mode: 2, 5 or more bands, and several bands of 16 bit or float.
+"""TIFFs that Pillow has no mode for: 2, 5 or more bands, several bands of 16 bit or float, signed and 64-bit values.
 
-Pillow drops the bands that it does not know, and OpenCV mixes up planar 16-bit ones. What both can do is one band, so
-the file is described anew: a picture of one band whose rows hold all bands of a pixel side by side. libtiff, through
-Pillow, then decompresses it whatever its compression is, and numpy puts the bands where they belong.
+Pillow drops the bands that it does not know and mixes up the byte order of compressed floats; OpenCV mixes up planar
+16-bit bands. What both can do is 8-bit gray, so the file is described anew: as a gray picture over the same bytes, whose
+rows hold all bytes of all bands of a pixel side by side. libtiff, through Pillow, then decompresses it whatever its
+compression is, and numpy reads the bytes as what they are.
 """
 
 import struct
@@ -30,9 +31,9 @@ def sample_kind(opened: OpenedImage) -> str:
 
 
 def is_plain(opened: OpenedImage) -> bool:
-    """Whether Pillow reads the file whole: one band of up to 32 bits, or 8-bit colour with or without alpha."""
+    """Whether Pillow reads the file whole: one band of up to 12 bits, or 8-bit colour with or without alpha."""
     samples, kind = opened.tags.get(SAMPLES, 1), sample_kind(opened)
-    if opened.image is None or kind in ('u32', 'i8'):
+    if opened.image is None or opened.bits > 12 or kind == 'i8':
         return False
     if samples == 1:
         return True
@@ -63,12 +64,12 @@ def read_bands(opened: OpenedImage) -> np.ndarray:
 
 def _chunky(opened: OpenedImage) -> np.ndarray:
     bands = opened.tags.get(SAMPLES, 1)
-    return _decode_one_band(opened, _describe(opened, wide=bands)).reshape(*opened.size, bands)
+    return _decode(opened, _describe(opened, bands), bands)
 
 
 def _planar(opened: OpenedImage) -> np.ndarray:
     bands = range(opened.tags[SAMPLES])
-    return np.stack([_decode_one_band(opened, _describe(opened, plane=band)) for band in bands], axis=-1)
+    return np.concatenate([_decode(opened, _describe(opened, 1, band), 1) for band in bands], axis=2)
 
 
 def _refuse_unknown(opened: OpenedImage) -> None:
@@ -78,9 +79,9 @@ def _refuse_unknown(opened: OpenedImage) -> None:
     name = f'{opened.path}: a TIFF of {tags.get(SAMPLES, 1)} band(s) of {kind}'
     if photometric not in (1, 2):
         raise UserError(f'{name} with photometric interpretation {photometric} is not read; save it as gray or RGB')
-    if len(set(tags.get(BITS, (1,)))) > 1 or kind not in ('u8', 'i8', 'u16', 'i16', 'u32', 'i32', 'f32'):
+    if len(set(tags.get(BITS, (1,)))) > 1 or kind[0] not in 'uif' or kind[1:] not in ('8', '16', '32', '64'):
         raise UserError(f'{name} is not read; save it with 8 or 16 bits, or as 32-bit float')
-    known_predictors = (1,) if kind == 'f32' else (1, 2)
+    known_predictors = (1,) if kind[0] == 'f' else (1, 2)
     big_tiff = b'+' in opened.data[2:4]
     if compression not in _COMPRESSIONS or predictor not in known_predictors or big_tiff:
         raise UserError(
@@ -89,29 +90,31 @@ def _refuse_unknown(opened: OpenedImage) -> None:
         )
 
 
-def _describe(opened: OpenedImage, wide: int = 1, plane: int | None = None) -> dict[int, tuple[int, ...]]:
-    """Tags of a one-band picture over the same bytes: `wide` times as wide, or band `plane` alone."""
+def _describe(opened: OpenedImage, bands: int, plane: int | None = None) -> dict[int, tuple[int, ...]]:
+    """Tags of an 8-bit gray picture over the bytes of all bands, or of band `plane` alone."""
     tags, (height, width) = opened.tags, opened.size
-    one = {WIDTH: (width * wide,), HEIGHT: (height,), BITS: (opened.bits,), PHOTOMETRIC: (1,), SAMPLES: (1,)}
-    one |= {COMPRESSION: (tags.get(COMPRESSION, 1),), FORMAT: (max(tags.get(FORMAT, (1,))),)}
+    widening = bands * opened.bits // 8
+    gray = {WIDTH: (width * widening,), HEIGHT: (height,), BITS: (8,), PHOTOMETRIC: (1,), SAMPLES: (1,)}
+    gray |= {COMPRESSION: (tags.get(COMPRESSION, 1),)}
     if TILE_WIDTH in tags:
         offsets, counts = TILE_OFFSETS, TILE_COUNTS
-        one |= {TILE_WIDTH: (tags[TILE_WIDTH] * wide,), TILE_HEIGHT: (tags[TILE_HEIGHT],)}
+        gray |= {TILE_WIDTH: (tags[TILE_WIDTH] * widening,), TILE_HEIGHT: (tags[TILE_HEIGHT],)}
     else:
         offsets, counts = OFFSETS, COUNTS
-        one |= {ROWS_PER_STRIP: (min(tags.get(ROWS_PER_STRIP, height), height),)}
+        gray |= {ROWS_PER_STRIP: (min(tags.get(ROWS_PER_STRIP, height), height),)}
     pieces = len(tags[offsets]) if plane is None else len(tags[offsets]) // tags[SAMPLES]
     first = 0 if plane is None else plane * pieces
-    return one | {tag: tuple(tags[tag][first : first + pieces]) for tag in (offsets, counts)}
+    return gray | {tag: tuple(tags[tag][first : first + pieces]) for tag in (offsets, counts)}
 
 
-def _decode_one_band(opened: OpenedImage, tags: dict[int, tuple[int, ...]]) -> np.ndarray:
+def _decode(opened: OpenedImage, tags: dict[int, tuple[int, ...]], bands: int) -> np.ndarray:
     order = '<' if opened.data[:2] == b'II' else '>'
     directory_at = len(opened.data) + len(opened.data) % 2
     header = opened.data[:4] + struct.pack(f'{order}I', directory_at)
     data = header + opened.data[8:].ljust(directory_at - 8, b'\0') + _directory(tags, order, directory_at)
-    pixels = np.asarray(Image.open(BytesIO(data), formats=('TIFF',)))
-    return pixels.astype(f'{sample_kind(opened)[0]}{opened.bits // 8}', copy=False)
+    pixels = np.ascontiguousarray(Image.open(BytesIO(data), formats=('TIFF',)))
+    stored = np.dtype(f'{order}{sample_kind(opened)[0]}{opened.bits // 8}')
+    return pixels.view(stored).reshape(*opened.size, bands).astype(stored.newbyteorder('='))
 
 
 def _directory(tags: dict[int, tuple[int, ...]], order: str, at: int) -> bytes:

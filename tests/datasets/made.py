@@ -74,7 +74,7 @@ def make_carvana(root: Path, cars: int = 3, views: int = 4, size: tuple[int, int
 
 
 def png_bytes(width: int, height: int, bits: int, colour_type: int, rows: Sequence[bytes], extra: bytes = b'') -> bytes:
-    """A PNG of any bit depth; colour type 0 gray, 2 RGB, 3 palette, 4 gray and alpha, 6 RGBA. `extra` follows the pixels."""
+    """A PNG of any bit depth; colour type 0 gray, 2 RGB, 3 palette, 4 gray + alpha, 6 RGBA; `extra` follows the pixels."""
     header = struct.pack('>IIBBBBB', width, height, bits, colour_type, 0, 0, 0)
     pixels = zlib.compress(b''.join(b'\0' + row for row in rows))
     blocks = png_block(b'IHDR', header) + png_block(b'IDAT', pixels) + extra + png_block(b'IEND', b'')
