@@ -5,9 +5,9 @@ what the process draws elsewhere, dropout say, does not depend on where samples 
 """
 
 import random
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,12 +19,6 @@ from seg.datasets import splitmix
 _MASK32 = 2**32 - 1
 
 
-class SizedDataset(Sized, Protocol):
-    """What SeededDataset wraps: a map-style data set that knows its length."""
-
-    def __getitem__(self, index: int) -> Any: ...
-
-
 class SeededDataset(Dataset):
     """The outermost wrapper of a data set: it takes (epoch, index) and seeds python's, numpy's and torch's generators.
 
@@ -32,14 +26,14 @@ class SeededDataset(Dataset):
     generator; a generator that a transform makes for itself, or a CUDA one, is not.
     """
 
-    def __init__(self, dataset: SizedDataset, seed: int) -> None:
+    def __init__(self, dataset: Dataset, seed: int) -> None:
         self.dataset = dataset
         self.seed = seed
         # A second engine for numpy's functions: swapping engines costs a microsecond, copying MT19937's state back 28.
         self._engine = np.random.MT19937(0)
 
     def __len__(self) -> int:
-        return len(self.dataset)
+        return len(self.dataset)  # type: ignore[arg-type]  # a map-style one
 
     @property
     def metainfo(self) -> dict:
