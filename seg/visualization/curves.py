@@ -29,10 +29,11 @@ def draw_curves(scalars: Path | Iterable[Path], out: Path) -> Path | None:
     panels = _panels(read_series([scalars] if isinstance(scalars, Path) else scalars))
     if not panels:
         return None
-    figure = Figure(figsize=(6 * len(panels), 4), layout='constrained')
+    columns, rows = min(2, len(panels)), math.ceil(len(panels) / 2)
+    figure = Figure(figsize=(6 * columns, 4 * rows), layout='constrained')
     FigureCanvasAgg(figure)
-    for axes, (title, series) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items()):
-        _draw_panel(axes, title, series)
+    for place, (title, series) in enumerate(panels.items(), start=1):
+        _draw_panel(figure.add_subplot(rows, columns, place), title, series)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f'.{out.name}.tmp')
     figure.savefig(temporary, format='png', dpi=100)
@@ -120,12 +121,17 @@ def _one_kind(series: Series) -> Series:
 
 
 def _draw_panel(axes: 'Axes', title: str, series: Series) -> None:
-    for name, points in series.items():
+    from matplotlib import colormaps
+    from matplotlib.ticker import MaxNLocator
+
+    colours = colormaps['tab10' if len(series) <= 10 else 'tab20']
+    for i, (name, points) in enumerate(series.items()):
         marker = 'o' if len(points) < 30 else None
-        axes.plot(*zip(*points), label=name, marker=marker, markersize=3, linewidth=1.2)
+        axes.plot(*zip(*points), label=name, color=colours(i % colours.N), marker=marker, markersize=3, linewidth=1.2)
     axes.set_title(title)
     axes.set_xlabel('iteration')
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if title in ('score', 'per class'):
         axes.set_ylim(top=1.0)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize='small')
+    axes.legend(fontsize='x-small', framealpha=0.6)

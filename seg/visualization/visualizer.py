@@ -18,6 +18,8 @@ from seg.registry import VISBACKENDS, VISUALIZERS
 from seg.visualization.histogram import summarise
 from seg.visualization.overlay import Picture
 
+_IN_EXTRA = ('TensorboardVisBackend', 'WandbVisBackend', 'MLflowVisBackend')  # what seg[vis] installs
+
 
 @VISUALIZERS.register_module(name=['SegVisualizer', 'Visualizer'])
 class SegVisualizer(Visualizer):
@@ -80,7 +82,7 @@ class SegVisualizer(Visualizer):
                 getattr(backend, method)(*args, **kwargs)
             except Exception as error:  # noqa: BLE001, a logger can fail in any way, and none is worth the run
                 del self._vis_backends[name]
-                _say_dropped(name, method, error)
+                _say_dropped(name, type(backend).__name__, method, error)
 
     def _add_backend(self, backend: dict | BaseVisBackend, folder: str | None) -> None:
         if not is_main_process():
@@ -109,7 +111,7 @@ def _build(config: dict, folder: str | None) -> BaseVisBackend | None:
     try:
         return kind(**arguments)
     except Exception as error:  # noqa: BLE001, as in SegVisualizer._each
-        _say_dropped(kind.__name__, '__init__', error)
+        _say_dropped(kind.__name__, kind.__name__, '__init__', error)
         return None
 
 
@@ -125,11 +127,9 @@ def _find(name: Any) -> type[BaseVisBackend]:
     return kind
 
 
-def _say_dropped(name: str, method: str, error: Exception) -> None:
-    if isinstance(error, ImportError):
-        remedy = "install it with: pip install 'seg[vis]'"
-    else:
-        remedy = 'its own message says what to mend'
+def _say_dropped(name: str, kind: str, method: str, error: Exception) -> None:
+    in_extra = isinstance(error, ImportError) and kind in _IN_EXTRA
+    remedy = "install it with: pip install 'seg[vis]'" if in_extra else 'its own message says what to mend'
     print_log(
         f'{name} is switched off, the run goes on: {method} failed with {type(error).__name__}: {error}. '
         f'From here on scalars, images and histograms do not reach it; {remedy}, or take it out of '

@@ -122,6 +122,7 @@ def _check_mlflow(client, folder):
     assert [file.path for file in client.list_artifacts(run.info.run_id, 'vis_data')] == ['vis_data/scalars.json']
 
 
+@pytest.mark.filterwarnings('ignore::DeprecationWarning:mlflow')
 @pytest.mark.parametrize('store', ['folder', 'database'])
 def test_mlflow_works_on_local_stores(store, tmp_path, monkeypatch):
     mlflow = pytest.importorskip('mlflow')

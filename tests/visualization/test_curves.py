@@ -60,8 +60,8 @@ def test_the_curves_are_a_picture_with_a_panel_for_each_kind(tmp_path):
     scores = {'val/mDice': 0.5, 'val/Dice.автомобиль': 0.4, 'val/IoU.автомобиль': 0.3, 'val_loss': 0.7, 'step': 3}
     _write(run / '20260101_000001' / 'vis_data' / 'scalars.json', scores)
     draw_curves(find_scalars(run), tmp_path / 'vis' / 'four.png')
-    # A panel is 600 pixels wide: loss and rate; then also the score and each class's.
-    assert [_size(tmp_path / 'vis' / f'{name}.png') for name in ('two', 'four')] == [(1200, 400), (2400, 400)]
+    # A panel has 600 x 400 pixels: loss and rate; then also the score and each class's, in a second row.
+    assert [_size(tmp_path / 'vis' / f'{name}.png') for name in ('two', 'four')] == [(1200, 400), (1200, 800)]
     assert sorted(file.name for file in (tmp_path / 'vis').iterdir()) == ['four.png', 'two.png']
 
 
