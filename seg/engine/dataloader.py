@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from seg.datasets.collate import collate
 from seg.datasets.sampler import EvalBatchSampler, GlobalBatchSampler
 from seg.datasets.seeding import SeededDataset
+from seg.engine import run_folder
 from seg.errors import UserError
 from seg.registry import DATASETS, FUNCTIONS
 
@@ -101,6 +102,7 @@ def _loader(dataset: SeededDataset, sampler: Any, options: dict, seed: int) -> D
 
 def init_worker(worker: int) -> None:
     """One thread per worker, and signals are the parent's business: a worker must outlive the last checkpoint (E13)."""
+    run_folder.leave_to_parent()
     cv2.setNumThreads(0)
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

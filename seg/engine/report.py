@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from seg.visualization.curves import draw_curves
+from seg.visualization.curves import draw_curves, find_scalars
 
 
 def write_report(runner: Any, result: Any) -> None:
@@ -13,14 +13,9 @@ def write_report(runner: Any, result: Any) -> None:
         lines.append(f'Best checkpoint: {result.best_checkpoint}')
     if result.last_checkpoint:
         lines.append(f'Last checkpoint: {result.last_checkpoint}')
-    curves = _curves(Path(runner.log_dir))
+    curves = draw_curves(find_scalars(result.work_dir), Path(runner.log_dir) / 'curves.png')
     if curves:
         lines.append(f'Curves: {curves}')
     pictures = sorted((Path(runner.log_dir) / 'vis').glob('*.png'))
     lines += [f'Picture: {path}' for path in pictures]
     runner.logger.info('\n'.join(lines))
-
-
-def _curves(log_dir: Path) -> Path | None:
-    scalars = log_dir / 'vis_data' / 'scalars.json'
-    return draw_curves(scalars, log_dir / 'curves.png') if scalars.is_file() else None

@@ -49,4 +49,12 @@ def _claim(work_dir: Path, resume: bool) -> str | None:
 def release() -> None:
     """Let go of the folders that this process holds: for programs that train several runs."""
     while _held:
+        lock = _held.pop()
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        lock.close()
+
+
+def leave_to_parent() -> None:
+    """In a loader worker: drop the lock files that came with the fork, so that the lock ends with the run's process."""
+    while _held:
         _held.pop().close()

@@ -13,7 +13,7 @@ from mmengine.dist import broadcast_object_list, get_dist_info
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from seg.engine import checkpoint, compiling, randomness, resume, step, wrapping
+from seg.engine import checkpoint, compiling, randomness, resume, schedules, step, wrapping
 from seg.engine.optim import OptimWrapper
 from seg.registry import RUNNERS
 
@@ -93,7 +93,9 @@ class SegRunner(Runner):
         self._seed = randomness.seed_everything(seed, diff_rank_seed=diff_rank_seed, deterministic=deterministic)
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: nn.Module) -> nn.Module:
-        return wrapping.wrap_model(model, model_wrapper_cfg, self.cfg, self.logger)
+        wrapped = wrapping.wrap_model(model, model_wrapper_cfg, self.cfg, self.logger)
+        self.cfg.pop('activation_checkpointing', None)  # done; upstream's train() would do it again (D15)
+        return wrapped
 
     def build_train_loop(self, loop: Any) -> Any:
         config = dict(loop)
@@ -117,6 +119,12 @@ class SegRunner(Runner):
                 self.logger.info(f'default_hooks.{name}: {hook["type"]} is not needed, LoggerHook logs what it did')
             elif hook is not None:
                 self.register_hook(hook)
+
+    def build_param_scheduler(self, scheduler: Any) -> Any:
+        configs = [scheduler] if isinstance(scheduler, dict) else scheduler
+        if all(isinstance(config, dict) for config in configs):
+            configs = schedules.shorten_warmup([dict(config) for config in configs], self.max_iters, self.logger)
+        return super().build_param_scheduler(configs)
 
     def scale_lr(self, optim_wrapper: Any, auto_scale_lr: dict | None = None) -> None:
         """`auto_scale_lr=dict(enable=True, base_batch_size=N)`: the rate grows with the global batch, linearly."""

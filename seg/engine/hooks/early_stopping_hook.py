@@ -13,7 +13,7 @@ _STATE = 'early_stopping'
 class EarlyStoppingHook(UpstreamEarlyStoppingHook):
     """MMEngine's, with its count and best score kept in the run's state, and `min_delta` 0.001: scores are fractions.
 
-    All ranks see the same reduced score, so they stop at the same point.
+    All ranks see the same reduced score, so they stop at the same point. A score that is undefined (None) is passed over.
     """
 
     def __init__(self, monitor: str, min_delta: float = 0.001, **kwargs: Any) -> None:
@@ -25,7 +25,7 @@ class EarlyStoppingHook(UpstreamEarlyStoppingHook):
             self.wait_count, self.best_score = state['wait_count'], state['best_score']
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, Any]) -> None:
-        if not runner.training_started:
+        if not runner.training_started or metrics.get(self.monitor, 0.0) is None:
             return
         super().after_val_epoch(runner, metrics)
         runner.message_hub.update_info(_STATE, dict(wait_count=self.wait_count, best_score=float(self.best_score)))
