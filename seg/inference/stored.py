@@ -61,7 +61,8 @@ def _own_config(seg: dict[str, Any], path: Path) -> mmengine.config.Config:
     if 'config' not in seg:
         raise UserError(
             f'{path} does not tell of which model it is: it was not written by tools/train.py. Give the config that '
-            'builds its model by --config (Pytorch-UNet: one on _base_/models/unet.py)'
+            "builds its model and prepares its photographs by --config (Pytorch-UNet's: _base_/models/unet.py with "
+            'data_preprocessor mean=[0, 0, 0] and std=[255, 255, 255])'
         )
     return from_plain(seg['config'], *_BUILT_KEYS)
 

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
@@ -13,6 +14,7 @@ from seg.errors import UserError
 from seg.inference.device import choose_device, usable_precision
 from seg.inference.predictor import Predictor
 from seg.inference.stored import read_stored_model
+from seg.models.weights import translate_key
 from tests.inference.bright import PALETTE, config, save_checkpoint
 
 
@@ -36,6 +38,25 @@ def test_a_foreign_file_needs_a_config(tmp_path: Path) -> None:
         Predictor(path)
     predictor = Predictor(path, Config(config()), device='cpu')
     assert (predictor.precision, predictor.classes) == ('fp32', ('other', 'bright'))
+
+
+def test_a_file_of_pytorch_unet_with_a_config(tmp_path: Path) -> None:
+    stored = config()
+    stored['model'].update(
+        data_preprocessor=dict(type='SegPreprocessor', mean=[0.0] * 3, std=[255.0] * 3),
+        network=dict(type='UNet', base_channels=4, depth=2),
+    )
+    own = Predictor(save_checkpoint(tmp_path / 'own.pth', stored), device='cpu')
+    weights = own.segmentor.network.state_dict()
+    blocks = ['inc', 'down1.maxpool_conv.1', 'down2.maxpool_conv.1', 'up1.conv', 'up2.conv']
+    layers = [f'{block}.double_conv.{number}' for block in blocks for number in (0, 1, 3, 4)]
+    tensors = ('weight', 'bias', 'running_mean', 'running_var')
+    theirs = [f'{layer}.{name}' for layer in [*layers, 'up1.up', 'up2.up', 'outc.conv'] for name in tensors]
+    foreign = {key: weights[translate_key(key)] for key in theirs if translate_key(key) in weights}
+    torch.save({**foreign, 'mask_values': [0, 1]}, tmp_path / 'foreign.pth')
+    photo = np.random.default_rng(0).integers(0, 256, (21, 30, 3), dtype=np.uint8)
+    predicted = Predictor(tmp_path / 'foreign.pth', Config(stored), device='cpu')(photo)
+    assert np.array_equal(predicted.probs, own(photo).probs)
 
 
 def test_a_users_config_goes_before_the_stored_one(tmp_path: Path) -> None:

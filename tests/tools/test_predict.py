@@ -143,7 +143,7 @@ def test_checkpoints_that_cannot_be_used(tmp_path: Path, predict: Predict, capsy
     assert 'no checkpoint file at missing.pth' in capsys.readouterr().err
     torch.save({'inc.double_conv.0.weight': torch.ones(4, 3, 3, 3)}, tmp_path / 'foreign.pth')
     assert predict('x.png', checkpoint='foreign.pth') == 2
-    assert 'Give the config that builds its model by --config' in capsys.readouterr().err
+    assert 'Give the config that builds its model and prepares its photographs by --config' in capsys.readouterr().err
 
 
 def test_more_than_two_classes(tmp_path: Path, predict: Predict, capsys: pytest.CaptureFixture[str]) -> None:
