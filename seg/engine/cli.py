@@ -6,8 +6,11 @@ heavy is imported here, so that `--help` answers at once.
 
 import argparse
 import hashlib
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -18,6 +21,9 @@ from seg.errors import UserError
 EXIT_ERROR, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
 ERROR_DIR = 'SEG_ERROR_DIR'  # set by our launcher: a folder where the ranks of one machine note what has been said
 _WAIT_S = 3.0
+_SYSTEM_LIBRARIES = ('libGL', 'libgthread', 'libglib')  # what OpenCV needs of the system
+# What gloo and NCCL say on a rank whose peer has ended
+_PEER_IS_GONE = ('Connection closed by peer', 'Connection reset by peer', 'remote process exited')
 
 
 def main(
@@ -31,19 +37,36 @@ def main(
         return EXIT_USER
     try:
         return run(args) or 0
-    except UserError as error:
+    except BaseException as error:  # noqa: BLE001, every failure ends here
+        return _fail(error)
+    finally:
+        _end_workers()
+
+
+def _fail(error: BaseException) -> int:
+    """Say what there is to say; the exit code."""
+    if isinstance(error, UserError):
         _say_once(f'error: {error}')
         return EXIT_USER
-    except KeyboardInterrupt:
+    if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
-    except ImportError as error:
-        library = _missing_library(error)
-        if library is None:
-            return _traceback(error)
-        _say_once(library)
+    if not isinstance(error, Exception):
+        raise error
+    if isinstance(error, ImportError) and any(library in str(error) for library in _SYSTEM_LIBRARIES):
+        _say_once(
+            f'error: OpenCV cannot be loaded ({error}): install the system packages libgl1 and libglib2.0-0, '
+            'or put opencv-python-headless in the place of opencv-python'
+        )
         return EXIT_USER
-    except Exception as error:  # noqa: BLE001, this is where every failure ends
-        return _traceback(error)
+    if isinstance(error, RuntimeError) and any(sign in str(error) for sign in _PEER_IS_GONE):
+        print(
+            f'rank {_rank()} lost another rank, which says why: {str(error).split(". ")[0]}',
+            file=sys.stderr,
+            flush=True,
+        )
+        return EXIT_ERROR
+    traceback.print_exception(error)
+    return EXIT_ERROR
 
 
 def parser_for_train() -> argparse.ArgumentParser:
@@ -147,24 +170,14 @@ def _say_once(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _missing_library(error: ImportError) -> str | None:
-    if any(library in str(error) for library in ('libGL', 'libgthread', 'libglib')):
-        return (
-            f'error: OpenCV cannot be loaded ({error}): install the system packages libgl1 and libglib2.0-0, '
-            'or put opencv-python-headless in the place of opencv-python'
-        )
-    return None
-
-
-def _traceback(error: Exception) -> int:
-    """A collective that broke because its peer is gone stays quiet: the peer names the cause, the launcher ends us."""
-    if ERROR_DIR in os.environ and isinstance(error, RuntimeError) and _is_peer_failure(str(error)):
-        time.sleep(_WAIT_S)
-    traceback.print_exception(error)
-    return EXIT_ERROR
-
-
-def _is_peer_failure(text: str) -> bool:
-    return any(
-        sign in text for sign in ('Connection closed by peer', 'Connection reset by peer', 'remote process exited')
-    )
+def _end_workers() -> None:
+    """A loader's workers ignore SIGTERM, by which Python would try to end them on its way out, and wait for ever."""
+    workers = multiprocessing.active_children()
+    if not workers or threading.current_thread() is not threading.main_thread():
+        return
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's would raise that they were killed
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.join()
+    signal.signal(signal.SIGCHLD, handler)

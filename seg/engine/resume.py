@@ -8,7 +8,7 @@ import mmengine
 from mmengine.logging import MessageHub
 
 from seg.config import to_plain
-from seg.engine import checkpoint
+from seg.engine import bucket_order, checkpoint, rng
 from seg.engine.step import unwrap
 from seg.errors import UserError
 from seg.models.weights import load_weights
@@ -22,6 +22,7 @@ def run_state(runner: Any, save_optimizer: bool = True, save_param_scheduler: bo
         meta=_meta(runner),
         state_dict={key: value.detach().cpu() for key, value in unwrap(runner.model).state_dict().items()},
         message_hub=_hub_state(runner),
+        rng=rng.all_states(),
     )
     if save_optimizer:
         state['optimizer'] = runner.optim_wrapper.state_dict()
@@ -109,6 +110,7 @@ def load_weights_from(runner: Any, filename: str) -> dict:
 def resume_from(runner: Any, filename: str) -> None:
     state = runner.take_preloaded(filename) or checkpoint.load(filename, trust=runner.trust_checkpoint)
     _check_same_run(runner, state, filename)
+    bucket_order.settle(runner.model)
     runner.call_hook('after_load_checkpoint', checkpoint=state)
     unwrap(runner.model).load_state_dict(state['state_dict'])
     runner.train_loop._epoch = state['meta']['epoch']
@@ -117,6 +119,8 @@ def resume_from(runner: Any, filename: str) -> None:
     runner.optim_wrapper.load_state_dict(state['optimizer'])
     for scheduler, saved in zip(runner.param_schedulers or [], state.get('param_schedulers', [])):
         scheduler.load_state_dict(saved)
+    if not rng.restore(state.get('rng', [])):
+        runner.logger.info('The checkpoint is of another number of processes: dropout draws anew, samples do not')
     runner.logger.info(f'Resumed from {filename}: epoch {runner.epoch}, step {runner.iter} of {runner.max_iters}')
 
 

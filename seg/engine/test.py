@@ -38,8 +38,8 @@ def evaluate(
     config: Config,
     checkpoint_path: str | Path,
     *,
-    out_dir: str | None = None,
-    show_dir: str | None = None,
+    out_dir: str | Path | None = None,
+    show_dir: str | Path | None = None,
     work_dir: str | None = None,
     launcher: str = 'none',
     trust_checkpoint: bool = False,
@@ -54,7 +54,9 @@ def evaluate(
     )
     config.default_hooks = dict(config.get('default_hooks') or {}, checkpoint=None, stop=None)
     if out_dir or show_dir:
-        config.custom_hooks = [dict(type='SavePredictionsHook', out_dir=out_dir, show_dir=show_dir)]
+        config.custom_hooks = [
+            dict(type='SavePredictionsHook', out_dir=out_dir and str(out_dir), show_dir=show_dir and str(show_dir))
+        ]
     runner = SegRunner.from_cfg(config)
     runner.trust_checkpoint = trust_checkpoint
     scores = runner.test()

@@ -5,12 +5,13 @@ from typing import Any
 
 from mmengine.hooks import Hook
 
+from seg.inference.masks import write_label_map, write_overlay
 from seg.registry import HOOKS
 
 
 @HOOKS.register_module()
 class SavePredictionsHook(Hook):
-    """Writes each test image's label map to `out_dir` and its overlay to `show_dir`, as PNG with the photo's stem."""
+    """Writes each test image's label map to `out_dir` and its overlay to `show_dir`: PNG, by the photo's place and stem."""
 
     def __init__(self, out_dir: str | None = None, show_dir: str | None = None) -> None:
         self.out_dir = out_dir and Path(out_dir)
@@ -22,15 +23,26 @@ class SavePredictionsHook(Hook):
                 folder.mkdir(parents=True, exist_ok=True)
 
     def after_test_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
-        palette = runner.test_dataloader.dataset.metainfo.get('palette')
+        dataset = runner.test_dataloader.dataset
+        palette = dataset.metainfo.get('palette')
+        root = getattr(dataset.dataset, 'data_prefix', {}).get('img_path', '')
         for meta, output in zip(data_batch['metas'], outputs or []):
-            self._write(meta['img_path'], output['pred'].cpu().numpy(), palette)
+            self._write(meta['img_path'], _name(meta['img_path'], root), output['pred'].cpu().numpy(), palette)
 
-    def _write(self, img_path: str, labels: Any, palette: Any) -> None:
-        from seg.inference.masks import write_label_map, write_overlay
-
-        name = f'{Path(img_path).stem}.png'
+    def _write(self, img_path: str, name: Path, labels: Any, palette: Any) -> None:
         if self.out_dir:
-            write_label_map(labels, self.out_dir / name, palette)
+            write_label_map(labels, _place(self.out_dir / name), palette)
         if self.show_dir:
-            write_overlay(img_path, labels, self.show_dir / name, palette)
+            write_overlay(img_path, labels, _place(self.show_dir / name), palette)
+
+
+def _name(img_path: str, root: str) -> Path:
+    """The photo's path below the data set's image folder, so that nested photos of one stem stay apart."""
+    path = Path(img_path)
+    inside = bool(root) and path.is_relative_to(root)
+    return (path.relative_to(root) if inside else Path(path.name)).with_suffix('.png')
+
+
+def _place(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
