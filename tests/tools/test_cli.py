@@ -62,14 +62,40 @@ def ending(error: BaseException | None) -> Callable[[argparse.Namespace], None]:
         (ImportError('libGL.so.1: cannot open shared object file'), 2, 'libgl1 and libglib2.0-0'),
         (ImportError('no such thing'), 1, 'ImportError: no such thing\n'),
         (ValueError('a bug'), 1, 'ValueError: a bug\n'),
+        (
+            RuntimeError('[pair.cc:545] Connection reset by peer. Check it.'),
+            1,
+            'rank 0 lost another rank, which says why',
+        ),
     ],
 )
 def test_exit_codes(error: BaseException | None, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(parser_for_train(), ending(error), ['c.py']) == code
     printed = capsys.readouterr().err
     assert said in printed
-    assert ('Traceback' in printed) == (code == 1)
+    assert ('Traceback' in printed) == (code == 1 and 'rank 0' not in said)
     assert main(parser_for_train(), lambda _: 143, ['c.py']) == 143
+
+
+@pytest.mark.parametrize(('ending', 'code'), [('raise ValueError("a bug")', 1), ('return 143', 143)])
+def test_the_end_does_not_wait_for_workers_that_ignore_sigterm(ending: str, code: int) -> None:
+    script = (
+        'import multiprocessing, os, signal, sys, time\n'
+        'from seg.engine.cli import main, parser_for_train\n'
+        'def work():\n'
+        '    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n'
+        '    os.write(end, b"x")\n'
+        '    time.sleep(120)\n'
+        'def run(args):\n'
+        '    multiprocessing.get_context("fork").Process(target=work, daemon=True).start()\n'
+        '    os.read(start, 1)\n'
+        f'    {ending}\n'
+        'start, end = os.pipe()\n'
+        'sys.exit(main(parser_for_train(), run, ["c.py"]))\n'
+    )
+    command, env = [sys.executable, '-c', script], {**os.environ, 'PYTHONPATH': str(TOOLS.parent)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
 
 
 def test_an_error_that_ranks_share_is_printed_once(
