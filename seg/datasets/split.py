@@ -58,7 +58,7 @@ class PercentSplit:
 
     def _groups(self, names: Iterable[str]) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = {}
-        for name in sorted(names):
+        for name in names:
             groups.setdefault(self._group_of(name), []).append(name)
         return groups
 

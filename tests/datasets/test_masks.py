@@ -32,6 +32,7 @@ def test_one_mask_stored_five_ways_is_one_array_or_refused(tmp_path: Path) -> No
     for name, path in ways.items():
         if name != 'gray 0/255':
             assert np.array_equal(read_mask(path, num_classes=2), disc()), name
+            assert np.array_equal(read_mask(path, num_classes=1), disc()), name
     with pytest.raises(UserError, match=r'white\.png: 2 mask values, 0 \(\d+ px\), 255 \(\d+ px\)') as info:
         read_mask(ways['gray 0/255'], num_classes=2)
     assert 'label_map={0: 0, 255: 1}' in str(info.value)

@@ -1,8 +1,10 @@
 """Bad files are refused by name, with what is wrong; good ones with a blemish are read."""
 
 import pickle
+import struct
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -35,6 +37,7 @@ def test_no_image_at_all_is_refused(tmp_path: Path) -> None:
         image_size(tmp_path / 'empty.jpg')
 
 
+@pytest.mark.filterwarnings('ignore:Corrupt EXIF')
 @pytest.mark.parametrize('kept', [0.02, 0.2, 0.5, 0.9, 0.98])
 @pytest.mark.parametrize(
     'name', ['a.jpg', 'a.png', 'a.tif', 'a.webp', 'a.gif', 'a.bmp', 'deflate.tif', 'progressive.jpg']
@@ -50,6 +53,13 @@ def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path: Path, name: str,
     if name.endswith('jpg'):
         with pytest.raises(UserError, match='truncated'):
             read_image(path, decode_for=(24, 16))
+
+
+def test_a_truncated_jpeg_is_refused_even_if_opencv_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_image(tmp_path / 'a.jpg', photo(64, 96))
+    path.write_bytes(path.read_bytes()[:-20])
+    monkeypatch.setattr(cv2, 'imdecode', lambda *_: photo(64, 96))  # as some versions do: full size, gray at the end
+    refused(path, 'truncated or damaged')
 
 
 def test_a_truncated_palette_mask_is_refused(tmp_path: Path) -> None:
@@ -111,10 +121,11 @@ def test_of_several_pictures_the_first_is_the_image_and_none_the_mask(
 
 
 def test_the_smaller_copies_in_a_pyramid_are_no_frames(tmp_path: Path, said: list[str]) -> None:
-    page = Image.fromarray(disc(8, 8))
-    smaller = Image.fromarray(disc(4, 4))
-    smaller.encoderinfo = {'tiffinfo': {254: 1}}
-    page.save(tmp_path / 'a.tif', save_all=True, append_images=[smaller])
+    page = tiff_bytes(disc(8, 8))
+    directory_at = struct.unpack('<I', page[4:8])[0]
+    next_at = directory_at + 2 + 12 * struct.unpack('<H', page[directory_at : directory_at + 2])[0]
+    smaller_copy = struct.pack('<HHHII', 1, 254, 4, 1, 1) + bytes(4)  # one tag: NewSubfileType 1
+    (tmp_path / 'a.tif').write_bytes(page[:next_at] + struct.pack('<I', len(page)) + page[next_at + 4 :] + smaller_copy)
     assert np.array_equal(read_mask(tmp_path / 'a.tif', num_classes=2), disc(8, 8))
     read_image(tmp_path / 'a.tif')
     assert said == []

@@ -68,6 +68,14 @@ def test_a_half_is_never_empty() -> None:
         assert val
 
 
+def test_not_even_where_both_groups_together_come_nearest() -> None:
+    names = [f'a_{number}' for number in range(10)] + [f'b_{number}' for number in range(3)]
+    for seed in range(20):  # 10 of 13 are wanted: 3 + 10 would be nearer than 3 alone
+        train, val = halves(names, val_percent=80, seed=seed, group=r'^(.+)_\d+$')
+        assert train
+        assert val
+
+
 @pytest.mark.parametrize(
     ('options', 'what'),
     [
