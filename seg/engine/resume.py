@@ -16,11 +16,11 @@ from seg.models.weights import load_weights
 STATE_VERSION = 1
 
 
-def run_state(runner: Any, save_optimizer: bool = True, save_param_scheduler: bool = True, **_: Any) -> dict:
+def run_state(runner: Any, save_optimizer: bool = True, save_param_scheduler: bool = True) -> dict:
     """Everything that the run is, in plain types, at a save point."""
     state = dict(
         meta=_meta(runner),
-        state_dict={key: value.detach().cpu() for key, value in unwrap(runner.model).state_dict().items()},
+        state_dict=dict(unwrap(runner.model).state_dict()),
         message_hub=_hub_state(runner),
         rng=rng.all_states(),
     )

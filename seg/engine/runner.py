@@ -14,6 +14,7 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 
 from seg.engine import checkpoint, compiling, randomness, resume, schedules, step, wrapping
+from seg.engine.hooks.logger_hook import LoggerHook
 from seg.engine.optim import OptimWrapper
 from seg.registry import RUNNERS
 
@@ -145,6 +146,20 @@ class SegRunner(Runner):
         """One optimizer step on this rank's part of a global batch (`seg.engine.step`)."""
         return step.train_step(self.model, batch, self.optim_wrapper)
 
+    def agree(self, verdict: bool) -> bool:
+        """The first rank's verdict, on all ranks; over gloo, so that the device is not waited for."""
+        if self.world_size == 1:
+            return verdict
+        answer = torch.tensor([int(verdict)])
+        torch.distributed.broadcast(answer, src=0)
+        return bool(answer)
+
+    def check_finite(self) -> None:
+        """Raise RuntimeError if a loss since the last log line is not finite: such weights must not be written."""
+        for hook in self.hooks:
+            if isinstance(hook, LoggerHook):
+                hook.check_finite(self)
+
     def metric_tables(self) -> list[str]:
         """What the metrics of the loop that just ran have to say at length, as text."""
         loop = self._val_loop if self.training_started else self._test_loop
@@ -172,9 +187,13 @@ class SegRunner(Runner):
     def take_preloaded(self, filename: str) -> dict | None:
         return self.preloaded.pop(filename, None)
 
+    def state(self, save_optimizer: bool = True, save_param_scheduler: bool = True) -> dict:
+        """What a checkpoint of this moment holds. Every rank must call it, at a save point."""
+        return resume.run_state(self, save_optimizer, save_param_scheduler)
+
     def save_checkpoint(self, out_dir: str, filename: str, **kwargs: Any) -> None:
-        """Write the run's state to `out_dir/filename`; called on all ranks, written by the first."""
-        state = resume.run_state(self, **kwargs)
+        """Write the run's state to `out_dir/filename` now. Every rank must call it; the first writes."""
+        state = self.state()
         if self.rank == 0:
             checkpoint.save(state, Path(out_dir) / filename)
 

@@ -3,13 +3,17 @@
 import math
 import os
 import shutil
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as UpstreamCheckpointHook
 
 from seg.engine import checkpoint
+from seg.engine.background import BackgroundTask
 from seg.registry import HOOKS
 
 
@@ -17,24 +21,32 @@ from seg.registry import HOOKS
 class CheckpointHook(UpstreamCheckpointHook):
     """MMEngine's arguments; files are written at the loop's save points, where the run's state is whole.
 
-    `interval` counts epochs (`by_epoch=True`) or optimizer steps. The last point of a run is always written, too, unless
-    `save_last=False`. `save_best` names a score; the best file is a whole checkpoint that a run can be resumed from. A
-    score that is missing or not finite is never best.
+    `interval` counts epochs (`by_epoch=True`) or optimizer steps; `interval_minutes` adds a file whenever so much time has
+    passed, inside an epoch too. The last point of a run is always written, unless `save_last=False`. `save_best` names a
+    score; the best file is a whole checkpoint that a run can be resumed from. A score that is missing or not finite is
+    never best. The step waits for the copy to host memory only; the file is written beside it.
     """
+
+    def __init__(self, *args: Any, interval_minutes: float | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.interval_minutes = interval_minutes
+        self._writer = BackgroundTask('checkpoint')
+        self._new_best: list[str] = []
+        self._last_write_s = time.monotonic()
 
     def before_train(self, runner: Any) -> None:
         super().before_train(runner)
         self._folder = Path(self.out_dir)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._new_best: list[str] = []
-        self._saved_iter = -1
+        self._last_write_s = time.monotonic()
 
     # Upstream's moments of writing, which come before the state is whole.
     def after_train_epoch(self, runner: Any) -> None:
         """Nothing: see `save_point`."""
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
-        """Nothing: see `save_point`."""
+        """A failed write ends the run at the next step."""
+        self._writer.check()
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, Any]) -> None:
         """Compare with the best scores so far; the file follows at the save point."""
@@ -51,65 +63,84 @@ class CheckpointHook(UpstreamCheckpointHook):
 
     def save_point(self, runner: Any, epoch_ended: bool, last: bool) -> None:
         due = self._due(runner, epoch_ended) or (last and self.save_last)
-        name = self._step_name(runner)
-        replaced = [self._name_best(runner, key) for key in self._new_best]
-        if due:
-            runner.message_hub.update_info('last_ckpt', name)
-            self._write(runner, name)
-        for key, old in zip(self._new_best, replaced):
-            self._write_best(runner, key, name if due else None, old)
-        self._new_best = []
-        if due:
-            self._prune()
+        names, outdated = self._names(runner, due)
+        if names:
+            runner.check_finite()
+            state = runner.state(self.save_optimizer, self.save_param_scheduler)
+            if is_main_process():
+                runner.logger.info(f'Saving checkpoint {", ".join(names)}')
+                self._writer.submit(partial(self._write, _snapshot(state), names, outdated))
+            self._last_write_s = time.monotonic()
+
+    def after_train(self, runner: Any) -> None:
+        self._writer.join()
+        super().after_train(runner)
 
     def _due(self, runner: Any, epoch_ended: bool) -> bool:
         if self.by_epoch:
             done, asked = runner.epoch, epoch_ended and runner.by_epoch
         else:
             done, asked = runner.iter, True
-        return asked and self.interval > 0 and done > self.save_begin and (done - self.save_begin) % self.interval == 0
-
-    def _step_name(self, runner: Any) -> str:
-        if runner.by_epoch and runner.iter % len(runner.train_dataloader) == 0:
-            return f'epoch_{runner.epoch}.pth'
-        return f'iter_{runner.iter}.pth'
-
-    def _write(self, runner: Any, name: str) -> None:
-        runner.logger.info(f'Saving checkpoint {name}')
-        runner.save_checkpoint(
-            self.out_dir, name, save_optimizer=self.save_optimizer, save_param_scheduler=self.save_param_scheduler
+        by_count = (
+            asked and self.interval > 0 and done > self.save_begin and (done - self.save_begin) % self.interval == 0
         )
-        if is_main_process():
-            checkpoint.write_text(str(self._folder / name), self._folder / 'last_checkpoint')
+        return by_count or self._time_is_up(runner)
 
-    def _name_best(self, runner: Any, key: str) -> str | None:
-        """Enter the new best file's name in the run's state (the checkpoint written next holds it); return the old."""
-        old = runner.message_hub.runtime_info.get(_best(key, 'ckpt'))
-        runner.message_hub.update_info(_best(key, 'ckpt'), f'best_{key.replace("/", "_")}_{self._step_name(runner)}')
-        return old
+    def _time_is_up(self, runner: Any) -> bool:
+        if self.interval_minutes is None:
+            return False
+        return runner.agree(time.monotonic() - self._last_write_s > 60 * self.interval_minutes)
 
-    def _write_best(self, runner: Any, key: str, same_as: str | None, old: str | None) -> None:
-        name = runner.message_hub.get_info(_best(key, 'ckpt'))
-        if same_as is None:
-            self._write_only(runner, name)
-        elif is_main_process():
-            _duplicate(self._folder / same_as, self._folder / name)
-        score = runner.message_hub.get_info(_best(key, 'score'))
-        runner.logger.info(f'Best {key} so far: {score:.4f}, in {name}')
-        if old and old != name and is_main_process():
-            (self._folder / old).unlink(missing_ok=True)
+    def _names(self, runner: Any, due: bool) -> tuple[list[str], list[str]]:
+        """The names that this point is written under, and the best files that it outdates.
 
-    def _write_only(self, runner: Any, name: str) -> None:
-        runner.save_checkpoint(self.out_dir, name)
+        Both are entered in the run's state before that is written, so that a resumed run knows them.
+        """
+        step_name = _step_name(runner)
+        names, outdated = [], []
+        if due:
+            names.append(step_name)
+            runner.message_hub.update_info('last_ckpt', step_name)
+        for key in self._new_best:
+            old = runner.message_hub.runtime_info.get(_best(key, 'ckpt'))
+            names.append(f'best_{key.replace("/", "_")}_{step_name}')
+            outdated += [old] if old and old != names[-1] else []
+            runner.message_hub.update_info(_best(key, 'ckpt'), names[-1])
+        self._new_best = []
+        return names, outdated
 
-    def _prune(self) -> None:
-        if self.max_keep_ckpts > 0 and is_main_process():
-            for path in checkpoint.by_age(self._folder)[self.max_keep_ckpts :]:
-                path.unlink(missing_ok=True)
+    def _write(self, state: dict, names: list[str], outdated: list[str]) -> None:
+        first, *others = names
+        checkpoint.save(state, self._folder / first)
+        for name in others:
+            _duplicate(self._folder / first, self._folder / name)
+        if not first.startswith('best_'):
+            checkpoint.write_text(str(self._folder / first), self._folder / 'last_checkpoint')
+        pruned = checkpoint.by_age(self._folder)[self.max_keep_ckpts :] if self.max_keep_ckpts > 0 else []
+        for path in [*(self._folder / name for name in outdated), *pruned]:
+            path.unlink(missing_ok=True)
 
 
 def _best(key: str, what: str) -> str:
     return f'best_{what}_{key}'
+
+
+def _step_name(runner: Any) -> str:
+    if runner.by_epoch and runner.iter % len(runner.train_dataloader) == 0:
+        return f'epoch_{runner.epoch}.pth'
+    return f'iter_{runner.iter}.pth'
+
+
+def _snapshot(value: Any) -> Any:
+    """A copy in host memory that later steps do not change."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to('cpu', copy=True)
+    if isinstance(value, dict):
+        return {key: _snapshot(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_snapshot(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
 
 
 def _duplicate(source: Path, target: Path) -> None:

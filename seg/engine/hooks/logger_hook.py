@@ -6,6 +6,7 @@ averaged, summed over the ranks and read.
 """
 
 import datetime
+import math
 import time
 from typing import Any
 
@@ -95,8 +96,13 @@ class LoggerHook(Hook):
         )
         eta_s = self._total_s / self._total_steps * (runner.max_iters - runner.iter - 1)
         runner.logger.info(_training_line(runner, batch_idx, scalars, eta_s))
-        check_finite(values, runner, steps)
+        _refuse_not_finite(values, runner, steps)
         self._restart_clock()
+
+    def check_finite(self, runner: Any) -> None:
+        """Raise RuntimeError if a loss since the last log line is not finite. Every rank must call it."""
+        if self._losses:
+            _refuse_not_finite(self._read_losses(runner), runner, len(self._losses))
 
     def _read_losses(self, runner: Any) -> dict[str, float]:
         """The mean over the interval of each loss, summed over the ranks. The one wait for the device."""
@@ -122,19 +128,15 @@ class LoggerHook(Hook):
         runner.visualizer.add_scalars({**names, 'step': step}, step=step)
 
 
-def check_finite(values: dict[str, float], runner: Any, steps: int) -> None:
-    """Raise RuntimeError naming where a loss stopped being finite: nothing good comes of going on."""
-    bad = {name: value for name, value in values.items() if 'loss' in name and not _finite(value)}
+def _refuse_not_finite(values: dict[str, float], runner: Any, steps: int) -> None:
+    """Nothing good comes of going on."""
+    bad = {name: value for name, value in values.items() if 'loss' in name and not math.isfinite(value)}
     if bad:
         lr = runner.optim_wrapper.optimizer.param_groups[0]['lr']
         raise RuntimeError(
             f'the loss is not finite within the {steps} steps up to {runner.iter + 1}: {bad}, learning rate {lr:.3e}. '
             'The last checkpoint is from before it. Try a lower learning rate, clip_grad, or bf16 instead of fp16.'
         )
-
-
-def _finite(value: float) -> bool:
-    return value == value and abs(value) != float('inf')
 
 
 def _epoch(runner: Any) -> int:
