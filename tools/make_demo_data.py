@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     p.add_argument('out', metavar='OUT', type=Path, help='the folder; made where it is missing')
-    p.add_argument('--cars', type=int, default=32, metavar='N', help='cars to train on')
+    p.add_argument('--cars', type=int, default=40, metavar='N', help='cars to train on')
     p.add_argument('--val-cars', type=int, default=8, metavar='N', help='held-out cars')
     p.add_argument('--views', type=int, default=8, metavar='N', help='photographs of each car, all around it')
     p.add_argument('--size', type=size, default='480x320', metavar='WxH', help='of a photograph, in pixels')

@@ -33,7 +33,7 @@ SUPERSAMPLING = 3
 class Settings:
     """How many made-up cars; `size` is a photograph's width and height in pixels."""
 
-    cars: int = 32
+    cars: int = 40
     val_cars: int = 8
     views: int = 8
     size: tuple[int, int] = (480, 320)

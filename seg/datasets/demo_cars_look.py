@@ -37,19 +37,27 @@ def _like(colour: Array, rng: np.random.Generator) -> Array:
     return np.clip(colour * rng.uniform(0.75, 1.15) + rng.uniform(-6, 6, 3), 8, 250)
 
 
-def _panel(colour: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """A sheet on the wall or, as often, a mat on the floor."""
-    x, wide = rng.uniform(-4.0, 4.0), rng.uniform(1.0, 2.4)
-    x0, x1 = x - wide / 2, x + wide / 2
-    if rng.random() < 0.5:
-        z0 = rng.uniform(0.0, 0.8)
-        z1 = z0 + rng.uniform(0.9, 2.4)
-        corners = [(x0, WALL_AT, z0), (x1, WALL_AT, z0), (x1, WALL_AT, z1), (x0, WALL_AT, z1)]
+def _sheet(rng: np.random.Generator) -> list[tuple[float, float, float]]:
+    """The corners of a rectangle on the wall."""
+    x, z = rng.uniform(-4.0, 4.0), rng.uniform(0.0, 0.8)
+    half, high = 0.5 * rng.uniform(1.0, 2.4), z + rng.uniform(0.9, 2.4)
+    return [(x - half, WALL_AT, z), (x + half, WALL_AT, z), (x + half, WALL_AT, high), (x - half, WALL_AT, high)]
+
+
+def _mat(rng: np.random.Generator) -> list[tuple[float, float, float]]:
+    """The corners of a rectangle on the floor beside, behind or before the turntable."""
+    x, half = rng.uniform(-4.5, 4.5), 0.5 * rng.uniform(1.2, 2.6)
+    deep, beside, before = rng.uniform(0.8, 1.8), rng.uniform(-3.0, 1.5), rng.uniform(-3.0, -2.6)
+    if abs(x) - half > 2.5:
+        y = beside
     else:
-        y0 = rng.uniform(-3.6, 2.5)
-        y1 = y0 + rng.uniform(0.8, 1.8)
-        corners = [(x0, y0, 0), (x1, y0, 0), (x1, y1, 0), (x0, y1, 0)]
-    return np.array(corners), colour
+        y = before - deep if rng.random() < 0.7 else -before
+    return [(x - half, y, 0), (x + half, y, 0), (x + half, y + deep, 0), (x - half, y + deep, 0)]
+
+
+def _panel(paint: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    corners = _sheet(rng) if rng.random() < 0.5 else _mat(rng)
+    return np.array(corners), _like(paint, rng)
 
 
 def _tinted(grey: float, paint: Array, rng: np.random.Generator) -> Array:
@@ -66,7 +74,7 @@ def choose_studio(paint: Array, rng: np.random.Generator) -> Studio:
         floor=_tinted(rng.uniform(90, 180), paint, rng),
         letters=_like(paint, rng) if rng.random() < 0.5 else np.array([70.0, 70, 74]),
         word_at=(float(rng.uniform(-4.4, -2.8)), float(rng.uniform(1.3, 1.9))),
-        panels=tuple(_panel(_like(paint, rng), rng) for _ in range(rng.integers(4, 8))),
+        panels=tuple(_panel(paint, rng) for _ in range(rng.integers(3, 7))),
         ring=float(rng.uniform(2.7, 3.3)),
         light=(float(rng.uniform(-0.08, 0.08)), float(rng.uniform(0.05, 0.25))),
     )

@@ -263,7 +263,7 @@ class CarPainter:
         return float(half_width(self.car.shape, np.array([axle]))[0]) * 0.985
 
     def _tyre(self, axle: float, side: int) -> None:
-        """The tread: the hull of the tyre's two faces."""
+        """What is seen of a tyre from all around: the hull of its two faces."""
         outer = self._wheel_plane(axle) * side
         rims = np.concatenate([self._circle(axle, y, self.car.shape.wheel) for y in (outer, outer - 0.22 * side)])
         pixels = self.camera.project(self.pose.place(rims) * self.flip)

@@ -187,9 +187,9 @@ def test_no_threshold_on_a_colour_channel_finds_the_cars(tmp_path: Path) -> None
                 counts = histograms(np.array(image), np.array(mask))
             single.append(best_dice(counts))
             total += counts
-        assert best_dice(total) < 0.65
+        assert best_dice(total) < 0.6
         # Even with a threshold of its own for each picture, chosen with its mask in hand:
-        assert np.mean(single) < 0.75
+        assert np.mean(single) < 0.7
 
 
 # Whose folder it is.
