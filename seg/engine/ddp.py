@@ -3,6 +3,7 @@
 MMEngine passes `device_ids=[LOCAL_RANK]` on a CPU too, which DDP refuses there (D3).
 """
 
+import inspect
 from typing import Any
 
 import torch
@@ -14,6 +15,10 @@ from seg.errors import UserError
 from seg.registry import MODEL_WRAPPERS
 
 _COMPRESSION = {'bf16': default_hooks.bf16_compress_hook, 'fp16': default_hooks.fp16_compress_hook}
+
+# torch 2.14 renamed the argument and warns of the old name.
+_PARAMETERS = inspect.signature(TorchDistributedDataParallel.__init__).parameters
+_BUFFERS = 'forward_sync_buffers' if 'forward_sync_buffers' in _PARAMETERS else 'broadcast_buffers'
 
 
 @MODEL_WRAPPERS.register_module(name=['DistributedDataParallel', 'MMDistributedDataParallel'])
@@ -30,7 +35,7 @@ class DistributedDataParallel(TorchDistributedDataParallel):
     ) -> None:
         device = next(module.parameters()).device
         kwargs.setdefault('device_ids', [device.index] if device.type == 'cuda' else None)
-        super().__init__(module, broadcast_buffers=broadcast_buffers, **kwargs)
+        super().__init__(module, **{_BUFFERS: broadcast_buffers}, **kwargs)
         if gradient_compression is not None:
             self._compress(gradient_compression)
 

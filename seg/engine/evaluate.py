@@ -6,6 +6,7 @@ from torch import Tensor
 
 from seg.engine.precision import autocast
 from seg.models.labels import shrink_labels
+from seg.models.segmentor import Segmentor
 
 
 class LossMeter:
@@ -19,8 +20,8 @@ class LossMeter:
         self._names: list[str] = []
         self._sums: Tensor | None = None  # row 0: numerators, row 1: denominators; float64, on the device
 
-    def update(self, segmentor: torch.nn.Module, logits_CHW: Tensor, label_HW: Tensor) -> None:
-        small = shrink_labels(label_HW, logits_CHW.shape[-2:])[None]
+    def update(self, segmentor: Segmentor, logits_CHW: Tensor, label_HW: Tensor) -> None:
+        small = shrink_labels(label_HW, (logits_CHW.shape[-2], logits_CHW.shape[-1]))[None]
         denominators = segmentor.normalisers(small)
         sums = segmentor.loss(logits_CHW[None], small, torch.ones_like(denominators))
         self._names = list(sums)
@@ -49,7 +50,7 @@ class LossMeter:
         return torch.stack([sums for _, sums in present]).sum(dim=0)
 
 
-def evaluate_batch(segmentor: torch.nn.Module, batch: dict, precision: str, meter: LossMeter) -> list[dict]:
+def evaluate_batch(segmentor: Segmentor, batch: dict, precision: str, meter: LossMeter) -> list[dict]:
     """Per image `dict(pred, label)`, uint8 HW at the mask's own size; without a mask `pred` alone, at the photo's."""
     data = segmentor.data_preprocessor(batch, training=False)
     labels = data.get('labels')
@@ -61,6 +62,7 @@ def evaluate_batch(segmentor: torch.nn.Module, batch: dict, precision: str, mete
             outputs.append(dict(pred=segmentor.label_map(logits_CHW, data['metas'][index]['ori_shape'])))
         else:
             meter.update(segmentor, logits_CHW, labels[index])
-            pred = segmentor.label_map(logits_CHW, tuple(labels[index].shape))
+            height, width = labels[index].shape
+            pred = segmentor.label_map(logits_CHW, (height, width))
             outputs.append(dict(pred=pred, label=labels[index]))
     return outputs

@@ -41,6 +41,8 @@ class SegRunner(Runner):
     `trust_checkpoint` allows `load_from` and `resume` to unpickle any Python object.
     """
 
+    _has_loaded: bool
+
     def __init__(self, *args: Any, trust_checkpoint: bool = False, **kwargs: Any) -> None:
         self.trust_checkpoint = trust_checkpoint
         self.training_started = False

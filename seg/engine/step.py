@@ -54,7 +54,7 @@ def split_batch(batch: dict, count: int) -> list[dict]:
     return [{key: value[i * length : (i + 1) * length] for key, value in batch.items()} for i in range(count)]
 
 
-def agree_size(batch: dict, preprocessor: nn.Module) -> tuple[int, int]:
+def agree_size(batch: dict, preprocessor: Any) -> tuple[int, int]:
     """(height, width) in pixels that every image of the global batch fits in, the same on all ranks (E16).
 
     Where the preprocessor has a fixed `size` there is nothing to agree on. The collective runs on the CPU (gloo), so the
@@ -77,4 +77,5 @@ def _sum_over_ranks(normalisers: Tensor) -> Tensor:
 
 def _gradients_stay_local(model: nn.Module, more_to_come: bool) -> AbstractContextManager:
     """No all-reduce of gradients before the last micro-batch of a step."""
-    return model.no_sync() if more_to_come and hasattr(model, 'no_sync') else nullcontext()
+    no_sync: Any = getattr(model, 'no_sync', nullcontext)
+    return no_sync() if more_to_come else nullcontext()

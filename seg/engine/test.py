@@ -22,8 +22,8 @@ _TRAINING_KEYS = (
 
 def run_test(args: argparse.Namespace) -> int:
     """`tools/test.py`; returns its exit code."""
-    setup_process(args.launcher)
     config = load_config(args.config, args.cfg_options)
+    setup_process(args.launcher, (config.get('env_cfg') or {}).get('dist_cfg'))
     report = evaluate(
         config, args.checkpoint, out_dir=args.out, show_dir=args.show_dir, launcher=args.launcher,
         work_dir=args.work_dir, trust_checkpoint=args.trust_checkpoint,

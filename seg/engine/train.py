@@ -1,6 +1,7 @@
 """From a config to a finished run: what `tools/train.py` and `seg.train` do."""
 
 import argparse
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,9 @@ def train(
 
     Raises UserError for whatever the user must change.
     """
-    setup_process(launcher)
     run = config if isinstance(config, Config) else load_config(config, cfg_options)
+    setup_process(launcher, (run.get('env_cfg') or {}).get('dist_cfg'))
+    resume = resume or _restarted()
     apply_flags(run, work_dir=work_dir, amp=amp, compile=compile)
     run_folder.claim(run.work_dir, resume=bool(resume))
     try:
@@ -54,6 +56,11 @@ def train(
         return _result(runner)
     finally:
         run_folder.release()
+
+
+def _restarted() -> bool:
+    """Whether torch's launcher started these ranks anew after a failure (`--max-restarts`): they go on by themselves."""
+    return os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') != '0'
 
 
 def run_training(args: argparse.Namespace) -> int:

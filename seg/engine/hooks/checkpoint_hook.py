@@ -27,16 +27,36 @@ class CheckpointHook(UpstreamCheckpointHook):
     never best. The step waits for the copy to host memory only; the file is written beside it.
     """
 
-    def __init__(self, *args: Any, interval_minutes: float | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        interval: int = -1,
+        by_epoch: bool = True,
+        interval_minutes: float | None = None,
+        max_keep_ckpts: int = -1,
+        save_last: bool = True,
+        save_begin: int = 0,
+        save_best: str | list[str] | None = None,
+        rule: str | list[str] | None = None,
+        greater_keys: list[str] | None = None,
+        less_keys: list[str] | None = None,
+        save_optimizer: bool = True,
+        save_param_scheduler: bool = True,
+        out_dir: str | None = None,
+    ) -> None:
+        super().__init__(
+            interval=interval, by_epoch=by_epoch, max_keep_ckpts=max_keep_ckpts, save_last=save_last,
+            save_begin=save_begin, save_best=save_best, rule=rule, greater_keys=greater_keys, less_keys=less_keys,
+            save_optimizer=save_optimizer, save_param_scheduler=save_param_scheduler,
+        )  # fmt: skip
+        self.out_dir = out_dir
         self.interval_minutes = interval_minutes
         self._writer = BackgroundTask('checkpoint')
         self._new_best: list[str] = []
         self._last_write_s = time.monotonic()
 
     def before_train(self, runner: Any) -> None:
-        super().before_train(runner)
-        self._folder = Path(self.out_dir)
+        work_dir = Path(runner.work_dir)
+        self._folder = Path(self.out_dir) / work_dir.name if self.out_dir else work_dir
         self._folder.mkdir(parents=True, exist_ok=True)
         self._last_write_s = time.monotonic()
 
@@ -74,7 +94,6 @@ class CheckpointHook(UpstreamCheckpointHook):
 
     def after_train(self, runner: Any) -> None:
         self._writer.join()
-        super().after_train(runner)
 
     def _due(self, runner: Any, epoch_ended: bool) -> bool:
         if self.by_epoch:
