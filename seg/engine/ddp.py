@@ -35,7 +35,8 @@ class DistributedDataParallel(TorchDistributedDataParallel):
     ) -> None:
         device = next(module.parameters()).device
         kwargs.setdefault('device_ids', [device.index] if device.type == 'cuda' else None)
-        super().__init__(module, **{_BUFFERS: broadcast_buffers}, **kwargs)
+        kwargs[_BUFFERS] = broadcast_buffers
+        super().__init__(module, **kwargs)
         if gradient_compression is not None:
             self._compress(gradient_compression)
 
