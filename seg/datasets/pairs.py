@@ -105,19 +105,23 @@ class _MaskHint(NamedTuple):
 
 
 def _check_complete(images: dict[str, str], masks: dict[str, str], searched: str, hint: _MaskHint) -> None:
+    """Raises UserError with all that is missing on either side."""
     without_mask, without_image = sorted(images.keys() - masks.keys()), sorted(masks.keys() - images.keys())
+    same = sorted(name for name in images if images[name] == masks.get(name))
+    faults = []
     if without_mask:
-        raise UserError(
+        faults.append(
             f'{len(without_mask)} images have no mask ({searched}): {some(without_mask)}. {hint.text(without_mask)}'
         )
     if without_image:
-        raise UserError(
+        faults.append(
             f'{len(without_image)} masks have no image ({searched}): {some(without_image)}. Remove them, or list the '
             'names to use in a file and give it as ann_file'
         )
-    same = sorted(name for name in images if images[name] == masks[name])
     if same:
-        raise UserError(f'{len(same)} images would be their own masks ({searched}): {some(same)}')
+        faults.append(f'{len(same)} images would be their own masks ({searched}): {some(same)}')
+    if faults:
+        raise UserError('\n'.join(faults))
 
 
 def _as_tuple(suffixes: Suffixes) -> tuple[str, ...]:
