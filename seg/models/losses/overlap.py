@@ -70,8 +70,7 @@ class OverlapLoss(SegLoss):
         if self._pools:
             pooled = all_reduce_sum(torch.stack(overlap).sum(1, keepdim=True))
             return self._mean_over_classes(self.class_losses(Overlap(*pooled))).sum()
-        losses_N = self._mean_over_classes(self.class_losses(overlap))
-        return torch.where(self._images_that_count(labels_NHW), losses_N, 0.0).sum()
+        return self._mean_over_classes(self.class_losses(overlap)).sum()  # 0 where nothing is valid
 
     def fraction(self, above: Tensor, below: Tensor) -> Tensor:
         """Smoothed; 1 where it is 0 / 0, as in a class that is neither there nor predicted."""
