@@ -22,17 +22,25 @@ class OptimWrapper(UpstreamOptimWrapper):
     """Steps an optimizer in full precision.
 
     `accumulative_counts` micro-batches make one step. `clip_grad` is MMEngine's: `dict(max_norm=1.0)` or
-    `dict(type='value', clip_value=0.5)`.
+    `dict(type='value', clip_value=0.5)`. `skip_nonfinite` leaves out up to so many steps whose loss is not finite, where
+    0 stops the run; to know, the device is waited for at each step.
     """
 
     precision = 'fp32'
 
-    def __init__(self, optimizer: Optimizer, accumulative_counts: int = 1, clip_grad: dict | None = None) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        accumulative_counts: int = 1,
+        clip_grad: dict | None = None,
+        skip_nonfinite: int = 0,
+    ) -> None:
         if not isinstance(accumulative_counts, int) or accumulative_counts < 1:
             raise UserError(f'optim_wrapper.accumulative_counts is {accumulative_counts!r}; expected an integer >= 1')
         super().__init__(optimizer, accumulative_counts=1, clip_grad=None if clip_grad is None else dict(clip_grad))
         self.micro_batches = accumulative_counts
         self.grad_norm: torch.Tensor | None = None
+        self.skip_nonfinite = skip_nonfinite
 
     def autocast(self, device: torch.device) -> AbstractContextManager:
         return autocast(self.precision, device)
@@ -72,8 +80,9 @@ class AmpOptimWrapper(OptimWrapper):
         loss_scale: str | float | dict = 'dynamic',
         accumulative_counts: int = 1,
         clip_grad: dict | None = None,
+        skip_nonfinite: int = 0,
     ) -> None:
-        super().__init__(optimizer, accumulative_counts, clip_grad)
+        super().__init__(optimizer, accumulative_counts, clip_grad, skip_nonfinite)
         self.precision = precision_name(dtype)
         device = optimizer.param_groups[0]['params'][0].device.type
         self._fixed_scale = float(loss_scale) if isinstance(loss_scale, (int, float)) else None

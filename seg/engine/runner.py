@@ -13,7 +13,7 @@ from mmengine.dist import broadcast_object_list, get_dist_info
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from seg.engine import checkpoint, compiling, randomness, resume, schedules, step, wrapping
+from seg.engine import checkpoint, compiling, nonfinite, randomness, resume, schedules, step, wrapping
 from seg.engine.hooks.logger_hook import LoggerHook
 from seg.engine.optim import OptimWrapper
 from seg.registry import RUNNERS
@@ -25,6 +25,7 @@ _DEFAULT_HOOKS = dict(
     param_scheduler=dict(type='ParamSchedulerHook'),
     checkpoint=dict(type='CheckpointHook', interval=1),
     record=dict(type='RecordHook'),
+    bad_files=dict(type='BadFilesHook'),
     stop=dict(type='StopHook'),
     progress=dict(type='ProgressBarHook'),
 )
@@ -146,6 +147,8 @@ class SegRunner(Runner):
 
     def train_step(self, batch: dict) -> dict[str, Tensor]:
         """One optimizer step on this rank's part of a global batch (`seg.engine.step`)."""
+        if self.optim_wrapper.skip_nonfinite:
+            return nonfinite.train_step(self, batch)
         return step.train_step(self.model, batch, self.optim_wrapper)
 
     def agree(self, verdict: bool) -> bool:

@@ -16,7 +16,14 @@ from seg.engine.optim import OptimWrapper
 
 
 def train_step(model: nn.Module, batch: dict, optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
-    """Train on this rank's part of one global batch.
+    """Train on this rank's part of one global batch; returns its `gradients`' shares of the losses."""
+    shares = gradients(model, batch, optim_wrapper)
+    optim_wrapper.step()
+    return shares
+
+
+def gradients(model: nn.Module, batch: dict, optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
+    """Forward and backward of this rank's part of one global batch; the parameters hold the global batch's gradients.
 
     `model` is a Segmentor, wrapped or not. Returns each loss by name and their sum as 'loss', 0-d, on the device, as this
     rank's shares: their sum over the ranks is the loss of the global batch.
@@ -37,7 +44,6 @@ def train_step(model: nn.Module, batch: dict, optim_wrapper: OptimWrapper) -> di
             optim_wrapper.backward(sum(losses.values()) * get_world_size())
         for name, share in losses.items():
             shares[name] = shares.get(name, 0) + share.detach()
-    optim_wrapper.step()
     return {**shares, 'loss': torch.stack(list(shares.values())).sum()}
 
 

@@ -6,15 +6,13 @@ averaged, summed over the ranks and read.
 """
 
 import datetime
-import math
 import time
 from typing import Any
 
 import torch
-from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
-from torch import Tensor
 
+from seg.engine.loss_window import LossWindow, refuse_not_finite
 from seg.registry import HOOKS
 
 
@@ -30,7 +28,7 @@ class LoggerHook(Hook):
 
     def __init__(self, interval: int = 50) -> None:
         self.interval = interval
-        self._losses: list[dict[str, Tensor]] = []
+        self._window = LossWindow()
         self._data_s = 0.0
         self._started_s = 0.0
         self._last_end_s = 0.0
@@ -44,8 +42,8 @@ class LoggerHook(Hook):
         self._data_s += time.perf_counter() - self._last_end_s
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
-        self._losses.append(outputs)
-        if (runner.iter + 1) % self.interval == 0 or self._ends_epoch(runner, batch_idx):
+        self._window.add(outputs)
+        if self._window and ((runner.iter + 1) % self.interval == 0 or self._ends_epoch(runner, batch_idx)):
             self._log_training(runner, batch_idx)
         self._last_end_s = time.perf_counter()
 
@@ -73,13 +71,13 @@ class LoggerHook(Hook):
         return runner.by_epoch and batch_idx + 1 == len(runner.train_dataloader)
 
     def _restart_clock(self) -> None:
-        self._losses = []
+        self._window.clear()
         self._data_s = 0.0
         self._started_s = self._last_end_s = time.perf_counter()
 
     def _log_training(self, runner: Any, batch_idx: int) -> None:
-        steps = len(self._losses)
-        values = self._read_losses(runner)
+        steps = len(self._window)
+        losses = self._window.read()
         elapsed_s = time.perf_counter() - self._started_s
         self._total_s += elapsed_s
         self._total_steps += steps
@@ -89,32 +87,21 @@ class LoggerHook(Hook):
             'data_time': self._data_s / steps,
             'images_per_s': steps * runner.global_batch / elapsed_s,
             **_memory(),
-            **values,
+            **{name: sum(column) / steps for name, column in losses.items()},
+            **_grad_norm(runner),
         }
         runner.visualizer.add_scalars(
             {**scalars, 'epoch': _epoch(runner), 'iter': runner.iter + 1}, step=runner.iter + 1
         )
         eta_s = self._total_s / self._total_steps * (runner.max_iters - runner.iter - 1)
         runner.logger.info(_training_line(runner, batch_idx, scalars, eta_s))
-        _refuse_not_finite(values, runner, steps)
+        refuse_not_finite(losses, runner, runner.iter + 1)
         self._restart_clock()
 
     def check_finite(self, runner: Any) -> None:
-        """Raise RuntimeError if a loss since the last log line is not finite. Every rank must call it."""
-        if self._losses:
-            _refuse_not_finite(self._read_losses(runner), runner, len(self._losses))
-
-    def _read_losses(self, runner: Any) -> dict[str, float]:
-        """The mean over the interval of each loss, summed over the ranks. The one wait for the device."""
-        names = list(self._losses[0])
-        table = torch.stack([torch.stack([losses[name].double() for name in names]) for losses in self._losses])
-        means = table.mean(dim=0)
-        if get_world_size() > 1:
-            torch.distributed.all_reduce(means)
-        norm = runner.optim_wrapper.grad_norm
-        if norm is not None:
-            names, means = [*names, 'grad_norm'], torch.cat([means, norm.double().reshape(1)])
-        return dict(zip(names, means.tolist()))
+        """Raise RuntimeError if a loss since the last log line is not finite. Every rank must call it, after a step."""
+        if self._window:
+            refuse_not_finite(self._window.read(), runner, runner.iter)
 
     def _log_metrics(self, runner: Any, metrics: dict[str, Any], stage: str) -> None:
         scalars = {key: value for key, value in metrics.items() if isinstance(value, (int, float))}
@@ -128,15 +115,9 @@ class LoggerHook(Hook):
         runner.visualizer.add_scalars({**names, 'step': step}, step=step)
 
 
-def _refuse_not_finite(values: dict[str, float], runner: Any, steps: int) -> None:
-    """Nothing good comes of going on."""
-    bad = {name: value for name, value in values.items() if 'loss' in name and not math.isfinite(value)}
-    if bad:
-        lr = runner.optim_wrapper.optimizer.param_groups[0]['lr']
-        raise RuntimeError(
-            f'the loss is not finite within the {steps} steps up to {runner.iter + 1}: {bad}, learning rate {lr:.3e}. '
-            'The last checkpoint is from before it. Try a lower learning rate, clip_grad, or bf16 instead of fp16.'
-        )
+def _grad_norm(runner: Any) -> dict[str, float]:
+    norm = runner.optim_wrapper.grad_norm
+    return {} if norm is None else {'grad_norm': norm.item()}
 
 
 def _epoch(runner: Any) -> int:
