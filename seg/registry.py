@@ -12,7 +12,7 @@ def _child(name: str, parent: Registry, *locations: str) -> Registry:
     return Registry(name, parent=parent, scope='seg', locations=[f'seg.{place}' for place in locations])
 
 
-DATASETS = _child('dataset', upstream.DATASETS, 'datasets.segmentation', 'datasets.carvana')
+DATASETS = _child('dataset', upstream.DATASETS, 'datasets.segmentation', 'datasets.carvana', 'datasets.concat')
 TRANSFORM_FILES = ('affine', 'colour', 'crop', 'flip', 'pack', 'pad', 'resize')
 TRANSFORMS = _child(
     'transform',
@@ -44,8 +44,8 @@ EVALUATOR = _child('evaluator', upstream.EVALUATOR)
 RUNNERS = _child('runner', upstream.RUNNERS, 'engine.runner')
 LOOPS = _child('loop', upstream.LOOPS, 'engine.loops')
 HOOK_FILES = (
-    *('checkpoint', 'early_stopping', 'ema', 'histogram', 'logger', 'prediction', 'progress', 'record', 'stop'),
-    'visualization',
+    *('bad_files', 'checkpoint', 'early_stopping', 'ema', 'histogram', 'inject', 'logger', 'prediction'),
+    *('progress', 'record', 'stop', 'visualization'),
 )
 HOOKS = _child('hook', upstream.HOOKS, *(f'engine.hooks.{hook}_hook' for hook in HOOK_FILES))
 LOG_PROCESSORS = _child('log processor', upstream.LOG_PROCESSORS)

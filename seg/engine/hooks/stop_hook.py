@@ -9,6 +9,7 @@ import torch
 from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 
+from seg.engine.watchdog import Watchdog
 from seg.registry import HOOKS
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -19,7 +20,7 @@ class StopHook(Hook):
     """Turns the first signal into a stop at the next step that all ranks agree on; a second one ends at once.
 
     The agreement is one number over gloo, sent while a step computes and read before the next one ends, so it never
-    waits for the device's stream. Exit codes are 128 + the signal's number.
+    waits for the device's stream. Exit codes are 128 + the signal's number. What hangs after a signal is ended after 10 s.
     """
 
     priority = 'VERY_LOW'
@@ -29,12 +30,16 @@ class StopHook(Hook):
         self._previous: dict[int, Any] = {}
         self._flag = torch.zeros(1, dtype=torch.int32)
         self._pending: Any = None
+        self._watchdog: Watchdog | None = None
 
     def before_train(self, runner: Any) -> None:
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._receive) for number in _SIGNALS}
+            self._watchdog = Watchdog()
+            self._watchdog.start()
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
+        self._beat(f'step {runner.iter + 1}')
         number = self._agree()
         if number:
             runner.stop_signal = number
@@ -43,12 +48,29 @@ class StopHook(Hook):
                 f'{signal.Signals(number).name}: stopping after step {runner.iter + 1}, with a checkpoint'
             )
 
+    def after_val_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
+        self._beat(f'validation batch {batch_idx + 1}')
+
+    def save_point(self, runner: Any, epoch_ended: bool, last: bool) -> None:
+        self._beat(f'the save point of step {runner.iter}')
+
     def after_train(self, runner: Any) -> None:
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
+        self._put_back()
+
+    def _put_back(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.stop()
+            self._watchdog = None
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        self._previous = {}
+
+    def _beat(self, place: str) -> None:
+        if self._watchdog is not None:
+            self._watchdog.beat(place)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received:
