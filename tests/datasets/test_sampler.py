@@ -157,6 +157,21 @@ def test_taking_exactly_the_epochs_steps_moves_to_the_next_epoch():
     assert next(iter(taken)) == [(1, 0), (1, 1)]
 
 
+def test_an_endless_iterator_never_moves_the_position():
+    endless = sampler(4, 2, shuffle=False, endless=True)
+    assert len(stream(endless, 5)) == 5  # 2 steps an epoch
+    assert endless.position == 0
+
+
+def test_a_position_set_meanwhile_holds_against_an_older_iterator():
+    moved = sampler(4, 2, shuffle=False)
+    older = iter(moved)
+    next(older)
+    moved.set_position(7)
+    assert next(older) == [(0, 2), (0, 3)]  # its last step of epoch 0
+    assert moved.position == 7
+
+
 def test_mmengines_hook_runs_and_moves_nothing():
     moved = sampler(6, 2, shuffle=False)
     moved.set_position(4)
