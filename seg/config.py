@@ -14,6 +14,7 @@ from seg import config_file
 from seg.config_check import TOP_LEVEL, check
 from seg.config_merge import override
 from seg.config_names import Names
+from seg.config_shared import share_dataset
 from seg.config_text import format_config
 from seg.errors import UserError
 
@@ -32,7 +33,8 @@ class Config(mmengine.config.Config):
 
 
 def load_config(path: str | Path, options: Sequence[str] | Mapping[str, Any] | None = None) -> Config:
-    """The config as the Runner gets it: bases merged, `options` applied, helper names gone, custom modules imported.
+    """The config as the Runner gets it: bases merged, `options` applied, `dataset` shared out, helper names gone, custom
+    modules imported.
 
     `options` are `--cfg-options`: 'train_dataloader.dataset.pipeline.2.prob=0.3', or the same as {path: value}.
     Raises UserError for whatever the user must change, a top-level key that nothing reads included.
@@ -45,7 +47,7 @@ def load_config(path: str | Path, options: Sequence[str] | Mapping[str, Any] | N
     names = Names()
     values = config_file.read(file, names)
     chosen = parse_options(options)
-    whole = override(values, chosen)
+    whole = share_dataset(override(values, chosen))
     check(whole, values, names, chosen)
     config = Config({key: value for key, value in whole.items() if key in TOP_LEVEL}, filename=str(path))
     _import_custom(config)

@@ -1,8 +1,12 @@
 """Open an image file: read it, check its header, say by name what is wrong with it. Its pixels are decoded later."""
 
 import logging
+import stat
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -13,10 +17,11 @@ from mmengine.logging import print_log
 from PIL import Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-from seg.errors import UserError
+from seg.errors import BadFileError, UserError
 
 FORMATS = ('BMP', 'GIF', 'JPEG', 'PNG', 'TIFF', 'WEBP')
 MAX_PIXELS = 178_956_970  # where Pillow by itself calls a picture a decompression bomb
+BYTES_PER_PIXEL = 16  # four bands of 32-bit floats; a file of more for each pixel allowed is refused before it is read
 
 # What Pillow's plugins raise on files that break their format.
 DAMAGE = (
@@ -81,12 +86,13 @@ class OpenedImage:
 
 
 def open_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> OpenedImage:
-    """Read a file and its header. Raises UserError that names the file: missing, empty, no image, damaged, too large.
+    """Read a file and its header. Raises BadFileError for one that is missing, empty, no image or damaged, else UserError.
 
-    A `max_pixels` over Pillow's own limit raises that limit for the whole process: Pillow keeps it in its module.
+    The limits hold before anything is read (16 bytes a pixel) and before anything is decoded. A `max_pixels` over
+    Pillow's own limit raises that limit for the whole process: Pillow keeps it in its module.
     """
     path = str(path)
-    data = _read(path)
+    data = _read(path, max_pixels)
     if Image.MAX_IMAGE_PIXELS is not None:
         Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, max_pixels)
     try:
@@ -94,32 +100,67 @@ def open_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> OpenedImage:
     except Image.DecompressionBombError as error:
         raise UserError(f'{path}: refused before decoding, larger than max_pixels={max_pixels}: {error}') from error
     except DAMAGE as error:
-        raise UserError(f'{path}: {_what_is_wrong(data, error)}') from error
+        raise BadFileError(f'{path}: {_what_is_wrong(data, error)}') from error
     _check_size(opened, max_pixels)
     return opened
 
 
-def damaged(opened: OpenedImage, error: Exception | str) -> UserError:
+def damaged(opened: OpenedImage, error: Exception | str) -> BadFileError:
     """The refusal of a file whose header is good and whose pixels are not."""
-    return UserError(f'{opened.path}: a truncated or damaged {opened.format}, it cannot be decoded: {error}')
+    return BadFileError(f'{opened.path}: a truncated or damaged {opened.format}, it cannot be decoded: {error}')
+
+
+_overheard: ContextVar[list[str] | None] = ContextVar('overheard', default=None)
+
+
+def say_once(message: str) -> None:
+    """Log a warning, the first time it is given in this process. Within `overhear` it is not logged."""
+    listener = _overheard.get()
+    if listener is None:
+        _log_once(message)
+    else:
+        listener.append(message)
+
+
+@contextmanager
+def overhear() -> Iterator[list[str]]:
+    """What `say_once` has to say meanwhile, in this thread, for one who reports it in another way."""
+    heard: list[str] = []
+    token = _overheard.set(heard)
+    try:
+        yield heard
+    finally:
+        _overheard.reset(token)
 
 
 @lru_cache(maxsize=1024)
-def say_once(message: str) -> None:
-    """Log a warning, the first time it is given in this process."""
+def _log_once(message: str) -> None:
     print_log(message, logger='current', level=logging.WARNING)
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, max_pixels: int) -> bytes:
     try:
+        found = Path(path).stat()
+        _refuse_unreadable(path, found.st_mode, found.st_size, max_pixels)
         data = Path(path).read_bytes()
     except FileNotFoundError as error:
-        raise UserError(f'{path}: no such file') from error
+        raise BadFileError(f'{path}: no such file') from error
     except (OSError, ValueError) as error:
-        raise UserError(f'{path}: cannot be read: {error}') from error
+        raise BadFileError(f'{path}: cannot be read: {error}') from error
     if not data:
-        raise UserError(f'{path}: the file is empty (0 bytes)')
+        raise BadFileError(f'{path}: the file is empty (0 bytes)')
     return data
+
+
+def _refuse_unreadable(path: str, mode: int, size: int, max_pixels: int) -> None:
+    """A pipe would be waited for without end, and a file larger than memory would end the process."""
+    if not stat.S_ISREG(mode):
+        raise UserError(f'{path}: cannot be read: {"a folder" if stat.S_ISDIR(mode) else "a device or pipe"}, no file')
+    if size > BYTES_PER_PIXEL * max_pixels:
+        raise UserError(
+            f'{path}: {size} bytes, more than {BYTES_PER_PIXEL} for each of max_pixels={max_pixels}; refused before '
+            'reading. Give LoadImageFromFile and LoadAnnotations a larger max_pixels if the file is meant.'
+        )
 
 
 def _open_other(path: str, data: bytes) -> OpenedImage:

@@ -15,6 +15,7 @@ from numpy.random.mtrand import get_bit_generator, set_bit_generator
 from torch.utils.data import Dataset
 
 from seg.datasets import splitmix
+from seg.datasets.bad_files import BadFiles, allowed_bad_files
 
 _MASK32 = 2**32 - 1
 
@@ -24,6 +25,9 @@ class SeededDataset(Dataset):
 
     A plain index means epoch 0. Covered is whatever draws from `random`, `numpy.random`'s functions and torch's CPU
     generator; a generator that a transform makes for itself, or a CUDA one, is not.
+
+    A sample whose files cannot be read is that of the next index, (epoch, index + 1), where the data set allows
+    `max_bad_files`; its metas then say so.
     """
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
@@ -31,6 +35,7 @@ class SeededDataset(Dataset):
         self.seed = seed
         # A second engine for numpy's functions: swapping engines costs a microsecond, copying MT19937's state back 28.
         self._engine = np.random.MT19937(0)
+        self._bad_files = BadFiles(allowed_bad_files(dataset))
 
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]  # a map-style one
@@ -44,6 +49,9 @@ class SeededDataset(Dataset):
         epoch, index = key if isinstance(key, tuple) else (0, key)
         if index < 0:
             index += len(self)
+        return self._bad_files.first_good(lambda place: self._sample(epoch, place), index, len(self))
+
+    def _sample(self, epoch: int, index: int) -> Any:
         with _python_and_torch_put_back(), _numpy_put_back(self._engine):
             _seed_generators(self.seed, epoch, index)
             return self.dataset[index]

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 from mmengine.dataset import BaseDataset
 
+from seg.datasets.folds import FoldSplit
 from seg.datasets.label_rule import IGNORE_INDEX, LabelRule, MaskKey
 from seg.datasets.pairs import IMAGE_SUFFIXES, Suffixes, find_pairs
 from seg.datasets.palette import default_palette
-from seg.datasets.split import PercentSplit
+from seg.datasets.split import PercentSplit, thin
 from seg.errors import UserError
 from seg.registry import DATASETS, TRANSFORMS
 
@@ -21,13 +22,16 @@ class SegmentationDataset(BaseDataset):
     data_prefix: folders under data_root; seg_map_path=None: images without masks, in test_mode only.
     img_suffix, seg_map_suffix: ends of file names, or several; `seg.datasets.pairs` tells how names are matched.
     ann_file: a text file under data_root that lists the names to use.
-    split: dict(part='train' or 'val', val_percent=10, seed=0, group=regular expression); see `PercentSplit`. It
-        divides what ann_file lists, or the whole folder.
+    split: dict(part='train' or 'val', val_percent=10, seed=0, group=regular expression); see `PercentSplit`; or
+        fold='0/5' in the place of val_percent, see `FoldSplit`. It divides what ann_file lists, or the whole folder.
+    percent: only so many of the images, in percent, of the split's part; see `thin`.
     metainfo: dict(classes=names, palette=RGB colours); the number of classes is the number of names.
     label_map, ignore_index, reduce_zero_label, mask_threshold: what the values in the mask files mean; see `LabelRule`.
+    max_bad_files: how many distinct files of a training may turn out missing or damaged and be replaced by the next
+        sample; see `seg.datasets.bad_files`. Without it the first one ends the run.
     indices, serialize_data, lazy_init: as in MMEngine.
 
-    Raises UserError for folders, names, splits and rules that do not fit. A sample is never replaced by another.
+    Raises UserError for folders, names, splits and rules that do not fit.
     """
 
     DATA_PREFIX: ClassVar[Mapping[str, str | None]] = {'img_path': '', 'seg_map_path': ''}
@@ -50,6 +54,8 @@ class SegmentationDataset(BaseDataset):
         reduce_zero_label: bool = False,
         mask_threshold: int | None = None,
         split: Mapping[str, Any] | None = None,
+        percent: float = 100,
+        max_bad_files: int = 0,
         indices: int | Sequence[int] | None = None,
         pipeline: Sequence[dict[str, Any] | Callable[[dict], dict]] = (),
         test_mode: bool = False,
@@ -59,6 +65,8 @@ class SegmentationDataset(BaseDataset):
         self.img_suffix = self.IMG_SUFFIX if img_suffix is None else img_suffix
         self.seg_map_suffix = self.SEG_MAP_SUFFIX if seg_map_suffix is None else seg_map_suffix
         self.split = _build_split(split, self.GROUP)
+        self.percent = percent
+        self.max_bad_files = _check_bad_files(max_bad_files, test_mode)
         _refuse_no_indices(indices)
         super().__init__(
             ann_file=ann_file,
@@ -84,10 +92,16 @@ class SegmentationDataset(BaseDataset):
         img_dir, mask_dir = self.data_prefix['img_path'], self.data_prefix.get('seg_map_path')
         self._check_folders()
         pairs = find_pairs(img_dir, mask_dir, self.img_suffix, self.seg_map_suffix, self.ann_file)
+        chosen = self._choose([pair.name for pair in pairs])
+        return [pair._asdict() for pair in pairs if pair.name in chosen]
+
+    def _choose(self, names: list[str]) -> set[str]:
         if self.split is not None:
-            chosen = set(self.split.choose(pair.name for pair in pairs))
-            pairs = [pair for pair in pairs if pair.name in chosen]
-        return [pair._asdict() for pair in pairs]
+            names = self.split.choose(names)
+        if self.percent == 100:
+            return set(names)
+        seed, group = (self.split.seed, self.split.group) if self.split is not None else (0, self.GROUP)
+        return set(thin(names, self.percent, seed, group))
 
     def get_data_info(self, idx: int) -> dict[str, Any]:
         """A pair's dict with sample_idx and the meaning of mask values, which `LoadAnnotations` needs."""
@@ -109,6 +123,7 @@ class SegmentationDataset(BaseDataset):
             'seg_map_path': self.data_prefix.get('seg_map_path'),
             'ann_file': self.ann_file or None,
             'split': None if self.split is None else self.split.describe(),
+            'percent': self.percent,
             'images': len(self),
             'names': sorted(self.get_data_info(index)['name'] for index in range(len(self))),
         }
@@ -135,13 +150,25 @@ def _check_prefix(prefix: Mapping[str, str | None], test_mode: bool) -> dict[str
     return {key: folder for key, folder in prefix.items() if folder is not None}
 
 
-def _build_split(split: Mapping[str, Any] | None, group: str | None) -> PercentSplit | None:
+def _build_split(split: Mapping[str, Any] | None, group: str | None) -> PercentSplit | FoldSplit | None:
     if split is None:
         return None
-    known = set(PercentSplit.__dataclass_fields__)
+    kind = FoldSplit if 'fold' in split else PercentSplit
+    known = set(kind.__dataclass_fields__)
     if 'part' not in split or not set(split) <= known:
         raise UserError(f'split={dict(split)}: part is needed, and its keys are {sorted(known)}')
-    return PercentSplit(**{'group': group, **split})
+    return kind(**{'group': group, **split})
+
+
+def _check_bad_files(count: int, test_mode: bool) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise UserError(f'max_bad_files={count!r}; a number of files is meant, 0 or more')
+    if count and test_mode:
+        raise UserError(
+            f'max_bad_files={count} goes with training; scores of a validation or a test (test_mode=True) would change '
+            'with every file that another one replaces'
+        )
+    return count
 
 
 def _refuse_no_indices(indices: int | Sequence[int] | None) -> None:

@@ -1,6 +1,8 @@
-"""CamVid (Brostow et al., 2009), as in SegNet's tutorial: 480x360 street scenes, 11 classes, label 11 = void."""
+"""CamVid (Brostow et al., 2009), as in SegNet's tutorial: 480x360 street scenes, 11 classes, label 11 = void.
 
-data_root = 'data/camvid'
+Put its `train/`, `trainannot/`, ... at `dataset.data_root`.
+"""
+
 classes = (
     'sky',
     'building',
@@ -33,7 +35,7 @@ train_pipeline = [
 test_pipeline = [dict(type='LoadImageFromFile'), dict(type='LoadAnnotations'), dict(type='PackSegInputs')]
 dataset = dict(
     type='SegmentationDataset',
-    data_root=data_root,
+    data_root='data/camvid',
     img_suffix='.png',
     seg_map_suffix='.png',
     ignore_index=11,
@@ -43,14 +45,13 @@ train_dataloader = dict(
     batch_size=4,
     num_workers=4,
     sampler=dict(type='DefaultSampler', shuffle=True),
-    dataset=dict(**dataset, data_prefix=dict(img_path='train', seg_map_path='trainannot'), pipeline=train_pipeline),
+    dataset=dict(data_prefix=dict(img_path='train', seg_map_path='trainannot'), pipeline=train_pipeline),
 )
 val_dataloader = dict(
     batch_size=1,
     num_workers=4,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
-        **dataset,
         data_prefix=dict(img_path='val', seg_map_path='valannot'),
         pipeline=test_pipeline,
         test_mode=True,
@@ -61,7 +62,6 @@ test_dataloader = dict(
     num_workers=4,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
-        **dataset,
         data_prefix=dict(img_path='test', seg_map_path='testannot'),
         pipeline=test_pipeline,
         test_mode=True,

@@ -1,9 +1,8 @@
 """Carvana (Kaggle, 2017): 5,088 photographs of 318 cars, 1918x1280, 16 views each, masks as GIF. Split by car.
 
-Put Kaggle's `train/` and `train_masks/` under `data_root`.
+Put Kaggle's `train/` and `train_masks/` under `dataset.data_root`.
 """
 
-data_root = 'data/carvana'
 scale = (959, 640)  # width, height: half of the photographs' size
 
 train_pipeline = [
@@ -22,20 +21,21 @@ test_pipeline = [
 ]
 dataset = dict(
     type='CarvanaDataset',
-    data_root=data_root,
+    data_root='data/carvana',
     data_prefix=dict(img_path='train', seg_map_path='train_masks'),
+    split=dict(val_percent=10, seed=0),
 )
 train_dataloader = dict(
     batch_size=4,
     num_workers=4,
     sampler=dict(type='DefaultSampler', shuffle=True),
-    dataset=dict(**dataset, split=dict(part='train', val_percent=10, seed=0), pipeline=train_pipeline),
+    dataset=dict(split=dict(part='train'), pipeline=train_pipeline),
 )
 val_dataloader = dict(
     batch_size=4,
     num_workers=4,
     sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(**dataset, split=dict(part='val', val_percent=10, seed=0), pipeline=test_pipeline, test_mode=True),
+    dataset=dict(split=dict(part='val'), pipeline=test_pipeline, test_mode=True),
 )
 test_dataloader = val_dataloader
 val_evaluator = dict(type='SegMetric')
