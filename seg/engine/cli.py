@@ -88,6 +88,12 @@ def parser_for_train() -> argparse.ArgumentParser:
         help='mixed precision; without a name bf16 where it is supported, else fp16',
     )
     parser.add_argument('--compile', action='store_true', help='compile the network')
+    parser.add_argument(
+        '--fold',
+        metavar='I/K',
+        help='validate fold I (from 0) of K of the training images and train on the others, in D/fold_I; '
+        'tools/summarize_folds.py D sums them up',
+    )
     parser.add_argument('--check', action='store_true', help='build everything, try one step, and train nothing')
     _add_shared(parser)
     return parser

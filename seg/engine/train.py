@@ -12,6 +12,7 @@ from mmengine.dist import get_rank
 from seg.config import load_config
 from seg.engine import checkpoint, resume, run_folder
 from seg.engine.class_weight import fill_class_weights
+from seg.engine.folds import apply_fold
 from seg.engine.launch import setup_process
 from seg.engine.precision import DTYPES, default_amp
 from seg.engine.report import write_report
@@ -37,6 +38,7 @@ def train(
     resume: str | bool | None = None,
     amp: str | None = None,
     compile: bool = False,
+    fold: str | None = None,
     launcher: str = 'none',
     cfg_options: dict | None = None,
     trust_checkpoint: bool = False,
@@ -49,6 +51,8 @@ def train(
     setup_process(launcher, (run.get('env_cfg') or {}).get('dist_cfg'))
     resume = resume or _restarted()
     apply_flags(run, work_dir=work_dir, amp=amp, compile=compile)
+    if fold:
+        apply_fold(run, fold)
     run_folder.claim(run.work_dir, resume=bool(resume))
     try:
         runner = build_runner(run, resume, launcher, trust_checkpoint)
@@ -73,6 +77,7 @@ def run_training(args: argparse.Namespace) -> int:
         resume=args.resume,
         amp=args.amp,
         compile=args.compile,
+        fold=args.fold,
         launcher=args.launcher,
         cfg_options=args.cfg_options,
         trust_checkpoint=args.trust_checkpoint,
