@@ -4,11 +4,10 @@ After its first backward DDP regroups the gradients in the order in which they c
 follows the groups, so a resumed run of three ranks or more would round its first step unlike the unbroken one.
 """
 
-import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-_SIDE_PX = 64
+from seg.engine.protocol import Model
 
 
 def settle(model: nn.Module) -> None:
@@ -16,16 +15,14 @@ def settle(model: nn.Module) -> None:
 
     It changes BatchNorm's statistics and draws random numbers: load both after it.
     """
-    if not isinstance(model, DistributedDataParallel) or not hasattr(model.module, 'normalisers'):
+    if not isinstance(model, DistributedDataParallel):
         return
-    segmentor = model.module
-    channels = next(parameter for parameter in segmentor.network.parameters() if parameter.dim() == 4).shape[1]
-    inputs = segmentor.data_preprocessor.mean.new_zeros(2, channels, _SIDE_PX, _SIDE_PX)
-    labels = torch.zeros(2, _SIDE_PX, _SIDE_PX, dtype=torch.uint8, device=inputs.device)
+    bare: Model = model.module
+    inputs, labels = bare.example_batch()
     training = model.training
     model.train()
     for _ in range(2):  # the regrouping itself happens at the forward that follows the first backward
-        losses = model(inputs, labels, segmentor.normalisers(labels), mode='loss')
+        losses = model(inputs, labels, bare.normalisers(labels), mode='loss')
         sum(losses.values()).backward()
     model.zero_grad(set_to_none=True)
     model.train(training)

@@ -13,6 +13,7 @@ from mmengine.model import is_model_wrapper
 from torch import Tensor, nn
 
 from seg.engine.optim import OptimWrapper
+from seg.engine.protocol import Model, Preprocessor
 
 
 def train_step(model: nn.Module, batch: dict, optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
@@ -25,16 +26,16 @@ def train_step(model: nn.Module, batch: dict, optim_wrapper: OptimWrapper) -> di
 def gradients(model: nn.Module, batch: dict, optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
     """Forward and backward of this rank's part of one global batch; the parameters hold the global batch's gradients.
 
-    `model` is a Segmentor, wrapped or not. Returns each loss by name and their sum as 'loss', 0-d, on the device, as this
-    rank's shares: their sum over the ranks is the loss of the global batch.
+    `model` is a `seg.engine.protocol.Model`, wrapped or not. Returns each loss by name and their sum as 'loss', 0-d, on the
+    device, as this rank's shares: their sum over the ranks is the loss of the global batch.
     """
-    segmentor = unwrap(model)
-    size_px = agree_size(batch, segmentor.data_preprocessor)
+    bare: Model = unwrap(model)
+    size_px = agree_size(batch, bare.data_preprocessor)
     micro_batches = [
-        segmentor.data_preprocessor(part, training=True, pad_to=size_px)
+        bare.data_preprocessor(part, training=True, pad_to=size_px)
         for part in split_batch(batch, optim_wrapper.micro_batches)
     ]
-    normalisers = _sum_over_ranks(sum(segmentor.normalisers(part['labels']) for part in micro_batches))
+    normalisers = _sum_over_ranks(torch.stack([bare.normalisers(part['labels']) for part in micro_batches]).sum(dim=0))
     shares: dict[str, Tensor] = {}
     for number, part in enumerate(micro_batches, start=1):
         with _gradients_stay_local(model, number < len(micro_batches)):
@@ -60,14 +61,16 @@ def split_batch(batch: dict, count: int) -> list[dict]:
     return [{key: value[i * length : (i + 1) * length] for key, value in batch.items()} for i in range(count)]
 
 
-def agree_size(batch: dict, preprocessor: Any) -> tuple[int, int]:
+def agree_size(batch: dict, preprocessor: Preprocessor) -> tuple[int, int]:
     """(height, width) in pixels that every image of the global batch fits in, the same on all ranks (E16).
 
     Where the preprocessor has a fixed `size` there is nothing to agree on. The collective runs on the CPU (gloo), so the
     device is not waited for.
     """
+    if preprocessor.size is not None:
+        return preprocessor.size
     needed_px = preprocessor.needed_size(batch['inputs'])
-    if preprocessor.size is not None or get_world_size() == 1:
+    if get_world_size() == 1:
         return needed_px
     largest = torch.tensor(needed_px)
     torch.distributed.all_reduce(largest, op=torch.distributed.ReduceOp.MAX)

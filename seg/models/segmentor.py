@@ -9,13 +9,14 @@ from mmengine.model import BaseModel
 from torch import Tensor, nn
 
 from seg.errors import UserError
-from seg.models.labels import IGNORE_INDEX
+from seg.models.labels import IGNORE_INDEX, shrink_labels
 from seg.models.losses.base import SegLoss
 from seg.models.preprocessor import Images, Size
 from seg.models.row_bands import row_bands
 from seg.registry import MODELS
 
 Config = dict[str, Any]
+_EXAMPLE_PX = 64
 
 
 @MODELS.register_module()
@@ -71,6 +72,27 @@ class Segmentor(BaseModel):
         """float64, one a loss: what these labels add to each loss's denominator."""
         return torch.stack([loss.normaliser(labels_NHW) for loss in self.losses])
 
+    @torch.no_grad()
+    def evaluate(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
+        """Of each image in a batch that was preprocessed for evaluation: `pred` and `label`, uint8 HW at the mask's own
+        size, and `losses`, each loss's [sum, denominator]. Without masks: `pred` alone, at the photo's size.
+
+        Labels are shrunk to the logits' size for the losses. A loss that pools over a batch sees one image at a time.
+        """
+        logits = self.each_logits(batch['inputs'])
+        if 'labels' not in batch:
+            return [dict(pred=self.label_map(one, meta['ori_shape'])) for one, meta in zip(logits, batch['metas'])]
+        return [
+            dict(pred=self.label_map(one, _size(label)), label=label, losses=self._loss_sums(one, label))
+            for one, label in zip(logits, batch['labels'])
+        ]
+
+    def example_batch(self) -> tuple[Tensor, Tensor]:
+        """Two images of the mean colour and their labels, all of class 0."""
+        channels = next(parameter for parameter in self.network.parameters() if parameter.dim() == 4).shape[1]
+        inputs = self.data_preprocessor.mean.new_zeros(2, channels, _EXAMPLE_PX, _EXAMPLE_PX)
+        return inputs, torch.zeros(2, _EXAMPLE_PX, _EXAMPLE_PX, dtype=torch.uint8, device=inputs.device)
+
     def predict(self, inputs: Images, sizes: Sequence[Size]) -> list[Tensor]:
         """The `label_map` of each image at its (height, width)."""
         return [self.label_map(logits, size) for logits, size in zip(self.each_logits(inputs), sizes)]
@@ -110,6 +132,12 @@ class Segmentor(BaseModel):
             return torch.cat([(band[0] if label else -band[0]).sigmoid() for band in bands])
         return torch.cat([band.softmax(0)[label] for band in bands])
 
+    def _loss_sums(self, logits_CHW: Tensor, label_HW: Tensor) -> dict[str, Tensor]:
+        small_NHW = shrink_labels(label_HW, _size(logits_CHW))[None]
+        denominators = self.normalisers(small_NHW)
+        sums = self.loss(logits_CHW[None], small_NHW, torch.ones_like(denominators))
+        return {name: torch.stack([total.double(), whole]) for (name, total), whole in zip(sums.items(), denominators)}
+
     def _logits(self, inputs_NCHW: Tensor) -> Tensor:
         """Padded for a network that takes only multiples of `size_divisor`, and cut back."""
         height, width = inputs_NCHW.shape[-2:]
@@ -138,6 +166,10 @@ class Segmentor(BaseModel):
                 f'model.network.in_channels={wanted}, but model.data_preprocessor.mean has {given} values: expected '
                 'one a channel, or one for all.'
             )
+
+
+def _size(tensor: Tensor) -> Size:
+    return tensor.shape[-2], tensor.shape[-1]
 
 
 def _check(num_classes: int, network: Config, threshold: float) -> None:
