@@ -25,9 +25,8 @@ class BadFiles:
         self.seen: dict[str, None] = {}  # a set in order of arrival
 
     def add(self, message: str) -> bool:
-        """Whether it is a new one. Raises UserError when that is more than is allowed."""
-        if message in self.seen:
-            return False
+        """Whether it is a new one. Raises UserError, each time, where more have been met than are allowed."""
+        is_new = message not in self.seen
         self.seen[message] = None
         if not self.allowed:
             raise UserError(
@@ -39,7 +38,7 @@ class BadFiles:
             raise UserError(
                 f'{len(self.seen)} files cannot be read, max_bad_files={self.allowed} are allowed:\n{listed}'
             )
-        return True
+        return is_new
 
     def first_good(self, load: Callable[[int], Any], index: int, size: int) -> Any:
         """`load(index)`, or the next index's sample that can be read, marked as a replacement."""
