@@ -85,7 +85,7 @@ def decode_mask(opened: OpenedImage, rule: LabelRule, apply_exif: bool = True) -
     """`read_mask` for a file that is open already."""
     if opened.has_frames:
         raise UserError(f'{opened.path}: a mask of several pictures (animation or pages); a mask is one picture')
-    labels = _as_stored(to_labels(_raw_mask(opened, rule), rule, opened.path), opened)
+    labels = _as_stored(to_labels(raw_mask(opened, rule), rule, opened.path), opened)
     return _own(turn(labels, opened.orientation) if apply_exif else labels)
 
 
@@ -117,7 +117,8 @@ def _fit_channels(pixels: np.ndarray, channels: int, opened: OpenedImage) -> np.
     )
 
 
-def _raw_mask(opened: OpenedImage, rule: LabelRule) -> RawMask:
+def raw_mask(opened: OpenedImage, rule: LabelRule) -> RawMask:
+    """The values of a mask file before the rule gives them classes, as stored. Raises UserError as `decode_mask` does."""
     if rule.mask_threshold is not None:
         gray = _fit_channels(decode_pixels(opened), 1, opened)[..., 0]
         return RawMask(gray, is_lossy=opened.is_lossy)

@@ -11,7 +11,7 @@ from seg.datasets import opening
 def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The warnings logged by `say_once` during the test."""
     messages: list[str] = []
-    opening.say_once.cache_clear()
+    opening._log_once.cache_clear()
     monkeypatch.setattr(opening, 'print_log', lambda message, **_: messages.append(message))
     yield messages
-    opening.say_once.cache_clear()
+    opening._log_once.cache_clear()
