@@ -15,5 +15,6 @@ def compile_network(segmentor: Any, option: bool | dict | None, logger: logging.
     if not isinstance(option, (bool, dict)):
         raise UserError(f'compile is {option!r}; expected True, False or a dict of torch.compile arguments')
     network: nn.Module = getattr(segmentor, 'network', segmentor)
-    network.compile(**(option if isinstance(option, dict) else {}))
+    # Shapes are compiled one by one: on torch 2.14 the backward of a UNet fails with symbolic ones.
+    network.compile(**{'dynamic': False, **(option if isinstance(option, dict) else {})})
     logger.info('The network is compiled at its first step, which takes a while')

@@ -204,6 +204,9 @@ class SegRunner(Runner):
 
     # -- helpers --------------------------------------------------------------------------------------------------
 
+    def get_hooks_info(self) -> str:
+        return ', '.join(type(hook).__name__ for hook in self.hooks)
+
     def _log_env(self, env_cfg: dict) -> None:
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else 'CPU'
         self.logger.info(
