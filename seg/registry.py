@@ -45,7 +45,7 @@ RUNNERS = _child('runner', upstream.RUNNERS, 'engine.runner')
 LOOPS = _child('loop', upstream.LOOPS, 'engine.loops')
 HOOK_FILES = (
     *('bad_files', 'checkpoint', 'early_stopping', 'ema', 'histogram', 'inject', 'logger', 'prediction'),
-    *('progress', 'record', 'stop', 'visualization'),
+    *('progress', 'record', 'stop', 'verify', 'visualization'),
 )
 HOOKS = _child('hook', upstream.HOOKS, *(f'engine.hooks.{hook}_hook' for hook in HOOK_FILES))
 LOG_PROCESSORS = _child('log processor', upstream.LOG_PROCESSORS)

@@ -12,8 +12,8 @@ def all_states() -> list[dict[str, Any]]:
     """Each rank's generators, in plain types, by rank. Every rank must call it."""
     states: list[Any] = [None] * get_world_size()
     if len(states) == 1:
-        return [_own_state()]
-    torch.distributed.all_gather_object(states, _own_state())
+        return [own_state()]
+    torch.distributed.all_gather_object(states, own_state())
     return states
 
 
@@ -21,17 +21,22 @@ def restore(states: list[dict[str, Any]]) -> bool:
     """Put this rank's generators back. False, and nothing done, where the states are of another number of ranks."""
     if len(states) != get_world_size():
         return False
-    state = states[get_rank()]
+    set_own_state(states[get_rank()])
+    return True
+
+
+def set_own_state(state: dict[str, Any]) -> None:
+    """Put back what `own_state` gave."""
     version, words, gauss = state['python']
     random.setstate((version, tuple(words), gauss))
     np.random.set_state((state['numpy'][0], np.array(state['numpy'][1], dtype=np.uint32), *state['numpy'][2:]))
     torch.set_rng_state(state['torch'])
     if state['cuda'] is not None and torch.cuda.is_available():
         torch.cuda.set_rng_state(state['cuda'])
-    return True
 
 
-def _own_state() -> dict[str, Any]:
+def own_state() -> dict[str, Any]:
+    """This process's generators, in plain types."""
     name, words, place, has_gauss, gauss = np.random.get_state(legacy=True)
     version, python_words, python_gauss = random.getstate()
     return dict(

@@ -1,6 +1,7 @@
 """The run's folder: one job at a time in it, and no checkpoint of an earlier run overwritten."""
 
 import fcntl
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,7 @@ def _claim(work_dir: Path, resume: bool) -> str | None:
         lock = (work_dir / '.lock').open('w')
     except OSError as error:
         return f'the run folder {work_dir} cannot be written: {error.strerror}. Choose another with --work-dir'
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _lock(lock):
         lock.close()
         return f'another job is running in {work_dir}. Choose another folder with --work-dir'
     found = checkpoint.by_age(work_dir)
@@ -44,6 +43,18 @@ def _claim(work_dir: Path, resume: bool) -> str | None:
         )
     _held.append(lock)
     return None
+
+
+def _lock(file: Any) -> bool:
+    """After a restart the job before this one may still be dying, so it is given a moment."""
+    for wait_s in (0.0, 0.5, 1.0, 2.0):
+        time.sleep(wait_s)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
+    return False
 
 
 def release() -> None:
