@@ -1,4 +1,4 @@
-"""From a built model to one that can train here: device, memory format, BatchNorm, checkpointing, DDP."""
+"""From a built model to one that can train here: device, memory format, BatchNorm, checkpointing, DDP or DataParallel."""
 
 import logging
 from typing import Any
@@ -9,6 +9,7 @@ from mmengine.dist import get_world_size
 from torch import nn
 
 from seg.engine.activation_checkpointing import turn_on_activation_checkpointing
+from seg.engine.data_parallel import wrap_data_parallel
 from seg.errors import UserError
 from seg.models.norm import convert_sync_batchnorm
 from seg.registry import MODEL_WRAPPERS
@@ -19,11 +20,14 @@ def wrap_model(model: nn.Module, wrapper: dict | None, config: Any, logger: logg
     model = model.to(get_device())
     memory_format = getattr(getattr(model, 'data_preprocessor', None), 'memory_format', torch.contiguous_format)
     model = model.to(memory_format=memory_format)
-    if config.get('sync_bn'):
+    data_parallel = (wrapper or {}).get('type') == 'DataParallel'
+    if config.get('sync_bn') and not data_parallel:
         model = _synchronise_batchnorm(model, logger)
     modules = config.get('activation_checkpointing')
     if modules:
         turn_on_activation_checkpointing(model, modules)
+    if data_parallel:
+        return wrap_data_parallel(model, wrapper or {}, config, logger)
     if get_world_size() == 1:
         return model
     return _wrap(model, {'find_unused_parameters': bool(config.get('find_unused_parameters')), **(wrapper or {})})
