@@ -18,7 +18,7 @@ TOP_LEVEL = frozenset(
     resume launcher env_cfg log_processor log_level visualizer default_scope randomness experiment_name
 
     model_wrapper_cfg sync_bn find_unused_parameters activation_checkpointing efficient_conv_bn_eval compile
-    runner_type custom_imports
+    runner_type custom_imports check_data
     """.split()  # noqa: SIM905, thirty quoted words are no easier to read
 )
 _SHOWN_PATHS = 4
