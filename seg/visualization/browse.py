@@ -4,6 +4,7 @@ The loader is built as a run builds it, so data set, seed and order are training
 """
 
 import argparse
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ from seg.visualization.overlay import (
     with_caption,
 )
 
-_SIDE_PX = 320  # of a picture on the contact sheet
+_SIDE_PX, _LEAST_PX, _SHEET_PX = 320, 64, 4000  # of a picture on the contact sheet, and of the sheet
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,13 @@ def browse(
     loader = build_loader(config, part)
     palette = palette_of(getattr(loader.dataset, 'metainfo', None))
     prefix = f'train_epoch{epoch}' if part == 'train' else part
+    side_px = max(_LEAST_PX, min(_SIDE_PX, _SHEET_PX // math.ceil(math.sqrt(number))))
     files, small = [], []
     for dealt in deal(loader, epoch - 1, number):
         name, picture = name_of(dealt), draw(dealt.sample, palette)
         files.append(Path(out_dir) / f'{prefix}_{name}.png')
         save_png(files[-1], picture)
-        shrunk = resize_image(picture, fit_size(picture.shape[:2], _SIDE_PX))
+        shrunk = resize_image(picture, fit_size(picture.shape[:2], side_px))
         small.append(with_caption(shrunk, name))
     sheet = Path(out_dir) / f'{prefix}_sheet.png'
     save_png(sheet, contact_sheet(small))

@@ -3,7 +3,11 @@
 A tenth of the images is held out. Crops of one size are trained on, whole images are scored.
 """
 
-dataset = dict(type='SegmentationDataset', split=dict(val_percent=10, seed=0))
+dataset = dict(
+    type='SegmentationDataset',
+    data_prefix=dict(img_path='images', seg_map_path='masks'),
+    split=dict(val_percent=10, seed=0),
+)
 train_dataloader = dict(
     batch_size=4,
     num_workers=4,
