@@ -172,7 +172,8 @@ def test_the_first_piece_is_a_whole_config_that_takes_a_step(tmp_path: Path, mon
     config.model.network.base_channels = 4
     with DefaultScope.overwrite_default_scope('seg'):
         model = MODELS.build(config.model)
-    batch = collate([DATASETS.build(config.train_dataloader.dataset)[0]])
+    dataset = DATASETS.build(config.train_dataloader.dataset)
+    batch = collate([dataset[0], dataset[1]])
     data = model.data_preprocessor(batch, training=True)
     losses = model(data['inputs'], data['labels'], model.normalisers(data['labels']), mode='loss')
     assert all(torch.isfinite(loss) for loss in losses.values())
