@@ -94,6 +94,7 @@ def parser_for_train() -> argparse.ArgumentParser:
         help='validate fold I (from 0) of K of the training images and train on the others, in D/fold_I; '
         'tools/summarize_folds.py D sums them up',
     )
+    parser.add_argument('--inject', metavar='FAULT', help='a drill, such as kill:rank=1,step=17,phase=backward')
     parser.add_argument('--check', action='store_true', help='build everything, try one step, and train nothing')
     _add_shared(parser)
     return parser

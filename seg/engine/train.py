@@ -13,6 +13,7 @@ from seg.config import load_config
 from seg.engine import checkpoint, resume, run_folder
 from seg.engine.class_weight import fill_class_weights
 from seg.engine.folds import apply_fold
+from seg.engine.hooks.inject_hook import parse_fault
 from seg.engine.launch import setup_process
 from seg.engine.precision import DTYPES, default_amp
 from seg.engine.report import write_report
@@ -42,6 +43,7 @@ def train(
     launcher: str = 'none',
     cfg_options: dict | None = None,
     trust_checkpoint: bool = False,
+    inject: str | None = None,
 ) -> TrainResult:
     """Train as `config` says; the arguments are the flags of `tools/train.py`.
 
@@ -51,6 +53,9 @@ def train(
     setup_process(launcher, (run.get('env_cfg') or {}).get('dist_cfg'))
     resume = resume or _restarted()
     apply_flags(run, work_dir=work_dir, amp=amp, compile=compile)
+    if inject and not _restarted():
+        parse_fault(inject)
+        run.custom_hooks = [*(run.get('custom_hooks') or []), dict(type='InjectHook', fault=inject)]
     if fold:
         apply_fold(run, fold)
     run_folder.claim(run.work_dir, resume=bool(resume))
@@ -81,6 +86,7 @@ def run_training(args: argparse.Namespace) -> int:
         launcher=args.launcher,
         cfg_options=args.cfg_options,
         trust_checkpoint=args.trust_checkpoint,
+        inject=args.inject,
     )
     return 128 + result.stop_signal if result.stop_signal else 0
 
