@@ -10,6 +10,13 @@ train_pipeline = [
     dict(type='LoadAnnotations'),
     dict(type='Resize', scale=scale),
     dict(type='RandomFlip', prob=0.5),
+    dict(
+        type='PhotoMetricDistortion',
+        brightness_delta=16,
+        contrast_range=(0.75, 1.25),
+        saturation_range=(0.75, 1.25),
+        hue_delta=4,
+    ),
     dict(type='PackSegInputs'),
 ]
 # Masks are loaded after Resize: scores are at the mask's own size.

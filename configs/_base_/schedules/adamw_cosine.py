@@ -3,12 +3,12 @@
 max_epochs = 20
 optim_wrapper = dict(
     type='OptimWrapper',
-    optimizer=dict(type='AdamW', lr=1e-3, weight_decay=1e-2),
+    optimizer=dict(type='AdamW', lr=3e-4, weight_decay=1e-2),
     clip_grad=dict(max_norm=1.0),
 )
 param_scheduler = [
-    dict(type='LinearLR', start_factor=0.01, by_epoch=False, begin=0, end=20),
-    dict(type='CosineAnnealingLR', eta_min=1e-6, by_epoch=False, begin=20),
+    dict(type='LinearLR', start_factor=0.04, by_epoch=False, begin=0, end=20),
+    dict(type='CosineAnnealingLR', eta_min=3e-6, by_epoch=False, begin=20),
 ]
 train_cfg = dict(by_epoch=True, max_epochs=max_epochs, val_interval=1)
 val_cfg = dict(type='ValLoop')
