@@ -1,7 +1,6 @@
 """What `tools/check_data.py` does: look at the data of a config, say what was found, write it up."""
 
 import argparse
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ def run_check(args: argparse.Namespace) -> None:
     """Raises UserError with all that keeps the data from being trained on, after the rest is printed and written."""
     config = load_config(args.config, args.cfg_options)
     limits = gate.settings_of(config) or gate.Limits()
-    report = gate.run(config, replace(limits, full=args.full or limits.full), show=os.isatty(sys.stderr.fileno()))
+    report = gate.run(config, replace(limits, full=args.full or limits.full), show=sys.stderr.isatty())
     print('\n'.join([*gate.tables(report), *report.notes()]), flush=True)
     if report.unchecked and not args.full:
         print('--full decodes everything, however long it takes', flush=True)

@@ -3,7 +3,7 @@
 `run` looks and reports; `require` does so once a machine, and raises on every process what any machine found.
 """
 
-import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -122,7 +122,7 @@ def require(config: Mapping[str, Any], cache_folder: Path | None = None) -> None
         return
 
     def look(beat: Callable[[], None]) -> Verdict:
-        report = run(config, limits, cache_folder=cache_folder, show=get_rank() == 0 and os.isatty(2), beat=beat)
+        report = run(config, limits, cache_folder=cache_folder, show=get_rank() == 0 and sys.stderr.isatty(), beat=beat)
         report.findings = [_for_training(finding) for finding in report.findings]
         return Verdict(report.error_message(), report.notes(), report.fingerprints)
 

@@ -3,6 +3,9 @@
 One SQLite file for each image folder. A row says what one look at one pair gave, and holds while the files' stamps do.
 A summary says what a whole pass over unchanged data sets gave. Values are JSON: reading a cache executes nothing.
 A cache that cannot be used costs time, never a result: it is said, and everything is looked at again.
+
+A write is whole or not there when the process ends in the middle of it. After a power cut a file may be broken: nothing
+is waited for to reach the disk. A broken one is removed and made again.
 """
 
 import json
@@ -75,17 +78,32 @@ class Cache:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection | None]:
         """A transaction: all of what is written inside is there afterwards, or nothing."""
-        if self.trouble:
+        database = self._connected()
+        if database is None:
             yield None
             return
         try:
-            with closing(self._connect()) as database, database:
+            with closing(database), database:
                 yield database
-        except (OSError, sqlite3.Error, ValueError) as error:
-            self.trouble = (
-                f'the cache {self.file} cannot be used ({error}), so every file is looked at again; '
-                'remove it, or set XDG_CACHE_HOME to a folder that can be written'
-            )
+        except (sqlite3.Error, ValueError) as error:
+            self._give_up(error)
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+                self.file.unlink(missing_ok=True)
+
+    def _connected(self) -> sqlite3.Connection | None:
+        if self.trouble:
+            return None
+        try:
+            return self._connect()
+        except (OSError, sqlite3.Error) as error:
+            self._give_up(error)
+            return None
+
+    def _give_up(self, error: Exception) -> None:
+        self.trouble = (
+            f'the cache {self.file} cannot be used ({error}), so every file is looked at again; '
+            'remove it, or set XDG_CACHE_HOME to a folder that can be written'
+        )
 
     def _connect(self) -> sqlite3.Connection:
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -100,6 +118,7 @@ class Cache:
     def _with_tables(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.file, timeout=_BUSY_S)
         try:
+            database.execute('PRAGMA synchronous = OFF')
             database.executescript(_TABLES)
         except sqlite3.Error:
             database.close()

@@ -43,6 +43,11 @@ def propose(values: Sequence[int], rule: LabelRule) -> str:
             'If 255 is the foreground, set label_map={0: 0, 255: 1}; if it is to be ignored, '
             'label_map={0: 0, 1: 1, 255: 255}'
         )
+    if not unknown:
+        return (
+            'Other masks hold 1. If 255 is the same, set label_map={0: 0, 1: 1, 255: 1}; if it is to be ignored, '
+            'label_map={0: 0, 1: 1, 255: 255}'
+        )
     if len(found) == limit and not rule.reduce_zero_label:
         pairs = ', '.join(f'{value}: {label}' for label, value in enumerate(found))
         return f'If these are the classes, in the order of metainfo.classes, set label_map={{{pairs}}}'
