@@ -68,6 +68,11 @@ class EpochBasedTrainLoop(_StepLoop, UpstreamEpochBasedTrainLoop):
         # The steps after which to validate inside an epoch; the end of the epoch has its own rule.
         self._val_steps = {round(steps * part / vals_per_epoch) for part in range(1, vals_per_epoch)}
 
+    @property
+    def inner_validations(self) -> int:
+        """Validations within an epoch, before its end."""
+        return len(self._val_steps)
+
     def run(self) -> nn.Module:
         runner = self.runner
         runner.call_hook('before_train')
@@ -178,13 +183,14 @@ class _EvalLoop:
         meter = LossMeter()
         for idx, batch in enumerate(dataloader):
             runner.call_hook(f'before_{stage}_iter', batch_idx=idx, data_batch=batch)
-            outputs = self._evaluate(batch, meter)
+            outputs = self.evaluate_batch(batch, meter)
             self.evaluator.process(data_samples=outputs, data_batch=batch)
             runner.call_hook(f'after_{stage}_iter', batch_idx=idx, data_batch=batch, outputs=outputs)
         return {**self.evaluator.evaluate(len(dataloader.dataset)), **meter.compute()}
 
     @torch.inference_mode()
-    def _evaluate(self, batch: dict, meter: LossMeter) -> list[dict[str, Tensor]]:
+    def evaluate_batch(self, batch: dict, meter: LossMeter) -> list[dict[str, Tensor]]:
+        """What the metric reads of a batch; its losses go to `meter`."""
         return evaluate_batch(unwrap(self.runner.model), batch, self.runner.precision, meter)
 
 

@@ -43,6 +43,10 @@ class SegRunner(Runner):
     """
 
     _has_loaded: bool
+    _train_loop: Any
+    _val_loop: Any
+    optim_wrapper: Any
+    param_schedulers: Any
 
     def __init__(self, *args: Any, trust_checkpoint: bool = False, **kwargs: Any) -> None:
         self.trust_checkpoint = trust_checkpoint
@@ -144,6 +148,20 @@ class SegRunner(Runner):
     def train(self) -> nn.Module:
         self.training_started = True
         return super().train()
+
+    def prepare(self) -> None:
+        """Build what `train` builds, without running it: for `--check`."""
+        self.training_started = True
+        self._train_loop = self.build_train_loop(self._train_loop)
+        self.optim_wrapper = self.build_optim_wrapper(self.optim_wrapper)
+        self.scale_lr(self.optim_wrapper, self.auto_scale_lr)
+        if self.param_schedulers is not None:
+            self.param_schedulers = self.build_param_scheduler(self.param_schedulers)
+        if self._val_loop is not None:
+            self._val_loop = self.build_val_loop(self._val_loop)
+        self._init_model_weights()
+        self.load_or_resume()
+        self._maybe_compile('train_step')
 
     def train_step(self, batch: dict) -> dict[str, Tensor]:
         """One optimizer step on this rank's part of a global batch (`seg.engine.step`)."""

@@ -10,7 +10,8 @@ from mmengine.config import Config
 from mmengine.dist import get_rank
 
 from seg.config import load_config
-from seg.engine import checkpoint, resume, run_folder
+from seg.engine import checkpoint, gate, resume, run_folder
+from seg.engine.check import check_run
 from seg.engine.class_weight import fill_class_weights
 from seg.engine.folds import apply_fold
 from seg.engine.hooks.inject_hook import parse_fault
@@ -49,22 +50,46 @@ def train(
 
     Raises UserError for whatever the user must change.
     """
-    run = config if isinstance(config, Config) else load_config(config, cfg_options)
-    setup_process(launcher, (run.get('env_cfg') or {}).get('dist_cfg'))
+    run = _resolved(config, cfg_options, launcher, work_dir=work_dir, amp=amp, compile=compile, fold=fold)
     resume = resume or _restarted()
-    apply_flags(run, work_dir=work_dir, amp=amp, compile=compile)
     if inject and not _restarted():
         parse_fault(inject)
         run.custom_hooks = [*(run.get('custom_hooks') or []), dict(type='InjectHook', fault=inject)]
-    if fold:
-        apply_fold(run, fold)
     run_folder.claim(run.work_dir, resume=bool(resume))
     try:
+        gate.require(run)
         runner = build_runner(run, resume, launcher, trust_checkpoint)
         runner.train()
         return _result(runner)
     finally:
         run_folder.release()
+
+
+def check(
+    config: str | Path | Config, *, launcher: str = 'none', cfg_options: dict | None = None, **flags: Any
+) -> None:
+    """`tools/train.py CONFIG --check`: look at the data, build everything, try a few steps; print what was found.
+
+    Raises UserError for whatever the user must change. Nothing is left behind.
+    """
+    run = _resolved(config, cfg_options, launcher, **flags)
+    gate.require(run)
+    run.launcher = launcher
+    fill_class_weights(run)
+    lines = check_run(run)
+    if get_rank() == 0:
+        print('\n'.join([*lines, 'ready']), flush=True)
+
+
+def _resolved(
+    config: str | Path | Config, cfg_options: Any, launcher: str, fold: str | None = None, **flags: Any
+) -> Config:
+    run = config if isinstance(config, Config) else load_config(config, cfg_options)
+    setup_process(launcher, (run.get('env_cfg') or {}).get('dist_cfg'))
+    apply_flags(run, **flags)
+    if fold:
+        apply_fold(run, fold)
+    return run
 
 
 def _restarted() -> bool:
@@ -74,24 +99,24 @@ def _restarted() -> bool:
 
 def run_training(args: argparse.Namespace) -> int:
     """`tools/train.py`; returns its exit code."""
-    if args.check:
-        raise UserError('--check is not built yet; tools/train.py CONFIG without it says what is wrong as it starts')
-    result = train(
-        args.config,
+    flags = dict(
         work_dir=args.work_dir,
-        resume=args.resume,
         amp=args.amp,
         compile=args.compile,
         fold=args.fold,
         launcher=args.launcher,
         cfg_options=args.cfg_options,
-        trust_checkpoint=args.trust_checkpoint,
-        inject=args.inject,
     )
+    if args.check:
+        check(args.config, **flags)
+        return 0
+    result = train(args.config, **flags, resume=args.resume, trust_checkpoint=args.trust_checkpoint, inject=args.inject)
     return 128 + result.stop_signal if result.stop_signal else 0
 
 
-def apply_flags(config: Config, *, work_dir: str | Path | None, amp: str | None, compile: bool) -> None:
+def apply_flags(
+    config: Config, *, work_dir: str | Path | None = None, amp: str | None = None, compile: bool = False
+) -> None:
     """Write what the command line asks for into the config, so that the run's record holds it."""
     stem = Path(config.filename).stem if config.filename else 'run'
     config.work_dir = str(work_dir or config.get('work_dir') or Path('work_dirs') / stem)
