@@ -1,21 +1,34 @@
 """Load a config, refuse what it cannot mean, and keep it as plain data."""
 
 import importlib.util
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mmengine.config
 import numpy as np
-from mmengine.config import DictAction
-from mmengine.utils import import_modules_from_strings
 
 from seg import config_file
-from seg.config_check import TOP_LEVEL, check
-from seg.config_merge import override
+from seg.config_check import (
+    TOP_LEVEL,
+    content_faults,
+    idle_options,
+    lines,
+    missing_for_training,
+    notices,
+    unread_keys,
+)
+from seg.config_custom import import_custom
+from seg.config_merge import nest, override
 from seg.config_names import Names
+from seg.config_origin import Origin, option_origin, overlay, share_origins
+from seg.config_schema.wording import Fault
 from seg.config_shared import share_dataset
 from seg.config_text import format_config
+from seg.config_value import parse_options
 from seg.errors import UserError
 
 
@@ -32,69 +45,110 @@ class Config(mmengine.config.Config):
         return format_config(to_plain(self))
 
 
-def load_config(path: str | Path, options: Sequence[str] | Mapping[str, Any] | None = None) -> Config:
+_LAUNCHED = 'SEG_LAUNCHER_PID'  # our launcher sets it for its ranks, and has read the config before them
+Options = Sequence[str] | Mapping[str, Any] | None
+
+
+@dataclass
+class Examined:
+    """A config put together, where each of its values was written, and a line for each thing that is wrong with it."""
+
+    config: Config
+    origin: Origin
+    faults: list[str]
+
+
+def load_config(path: str | Path, options: Options = None) -> Config:
     """The config as the Runner gets it: bases merged, `options` applied, `dataset` shared out, helper names gone, custom
-    modules imported.
+    modules imported, every key checked against what will read it.
 
     `options` are `--cfg-options`: 'train_dataloader.dataset.pipeline.2.prob=0.3', or the same as {path: value}.
-    Raises UserError for whatever the user must change, a top-level key that nothing reads included.
+    Raises UserError for whatever the user must change, all of it at once.
     """
+    return _accepted(examine(path, options))
+
+
+def load_for_training(config: str | Path | mmengine.config.Config, options: Options = None) -> mmengine.config.Config:
+    """The config to train by: that of a file, or one made in Python, which is checked as well and returned itself.
+
+    Raises UserError also for what a training can't do without.
+    """
+    if not isinstance(config, mmengine.config.Config):
+        found = examine(config, options)
+        found.faults += lines(missing_for_training(found.config), found.origin)
+        return _accepted(found)
+    whole, origin = config._cfg_dict, Origin(str(config.filename or ''))
+    noted = [*unread_keys(whole, _names_of(config)), *missing_for_training(whole)]
+    return _accepted(Examined(config, origin, [*lines(noted, origin), *_contents(config, origin)]))
+
+
+def read_config(path: str | Path, options: Options = None) -> Config:
+    """The config as `load_config` puts it together, without the check of what it will build."""
+    found = _resolve(path, options)
+    _raise(found.faults)
+    return found.config
+
+
+def examine(path: str | Path, options: Options = None) -> Examined:
+    """`load_config` that returns what is wrong with the config. UserError is left for what can't be read at all."""
+    found = _resolve(path, options)
+    found.faults += _contents(found.config, found.origin)
+    return found
+
+
+def _accepted(found: Examined) -> Any:
+    _raise(found.faults)
+    for line in lines(notices(found.config._cfg_dict), found.origin):
+        _say(f'note: {line}')
+    return found.config
+
+
+def _contents(config: mmengine.config.Config, origin: Origin) -> list[str]:
+    """What is wrong below the top level; imports what the config's `type`s need."""
+    failed = import_custom(config)
+    if failed:
+        return [failed]  # what it would have registered can't be told from what is misspelt
+    return lines(content_faults(config._cfg_dict), origin)
+
+
+def _resolve(path: str | Path, options: Options) -> Examined:
     file = Path(path).expanduser()
     if not file.is_file():
         raise config_file.missing(file, f'config {str(path)!r}')
     if file.suffix != '.py':
         raise UserError(f'config {str(path)!r}: a config is a Python file, whose name ends in .py')
-    names = Names()
-    values = config_file.read(file, names)
-    chosen = parse_options(options)
-    whole = share_dataset(override(values, chosen))
-    check(whole, values, names, chosen)
-    config = Config({key: value for key, value in whole.items() if key in TOP_LEVEL}, filename=str(path))
-    _import_custom(config)
-    return config
+    names, faults, noted = Names(), list[str](), list[Fault]()
+    source = config_file.read(file, names, faults)
+    chosen = parse_options(options, faults)
+    nested = nest(chosen, noted)
+    given = option_origin(nested, {option: f'--cfg-options {option}={value}' for option, value in chosen.items()})
+    whole = override(source.values, nested, noted)
+    faults += lines(noted, given)
+    origin = overlay(given, source.origin, nested, source.values)
+    noted = [*unread_keys(share_dataset(whole), names), *idle_options(source.values, names, chosen)]
+    faults += lines(noted, origin)
+    kept = {key: value for key, value in share_dataset(whole).items() if key in TOP_LEVEL}
+    return Examined(Config(kept, filename=str(path)), share_origins(origin), faults)
 
 
-def parse_options(options: Sequence[str] | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Path -> value of each 'path=value'. A mapping has its values already.
-
-    Values are read by MMEngine's rules (numbers, true, None, [1,2], (3,4), else a string), but a string keeps its
-    spaces.
-    """
-    if isinstance(options, Mapping):
-        return dict(options)
-    parsed = {}
-    for option in options or ():
-        path, equals, text = option.partition('=')
-        if not equals:
-            raise UserError(f'--cfg-options {option}: expected key=value')
-        parsed[path.strip()] = _parse_value(text, option)
-    return parsed
+def _raise(faults: list[str]) -> None:
+    if faults:
+        raise UserError('\n'.join(faults))
 
 
-def _parse_value(text: str, option: str) -> Any:
-    if text.strip().startswith(('dict(', '{')):
-        raise UserError(f'--cfg-options {option}: a dict is set key by key, as in model.network.depth=3')
+def _say(text: str) -> None:
+    """Once a run: not on the other ranks, nor where our launcher has said it."""
+    if os.environ.get('RANK', '0') == '0' and _LAUNCHED not in os.environ:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _names_of(config: mmengine.config.Config) -> Names:
+    """The helpers that MMEngine leaves in a config that it has read from a file."""
+    path = Path(str(config.filename or ''))
     try:
-        value = DictAction._parse_iterable(text)
-    except AssertionError as error:
-        raise UserError(f'--cfg-options {option}: {error}') from None
-    return text.strip('\'"') if isinstance(value, str) else value
-
-
-def _import_custom(config: Config) -> None:
-    wanted = config.get('custom_imports')
-    if not wanted:
-        return
-    if not isinstance(wanted, Mapping) or not {'imports'} <= set(wanted) <= {'imports', 'allow_failed_imports'}:
-        raise UserError(f"custom_imports must be dict(imports=['package.module', ...]), got {wanted!r}")
-    try:
-        import_modules_from_strings(**wanted)
-    except Exception as error:  # the modules are the user's and can raise anything
-        cause = error.__context__ if isinstance(error, ImportError) and error.__context__ else error
-        raise UserError(
-            f'custom_imports: {error} ({type(cause).__name__}: {cause}); '
-            'a module must be on PYTHONPATH, and importing it by hand must work'
-        ) from error
+        return config_file.names_of(path) if path.suffix == '.py' and path.is_file() else Names()
+    except UserError:  # the file has changed since, or is one that only MMEngine reads
+        return Names()
 
 
 def to_plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ import tempfile
 import traceback
 import types
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +21,60 @@ from mmengine.config import Config, ConfigDict
 
 from seg.config_merge import inherit
 from seg.config_names import BASE, Names
+from seg.config_origin import Origin, file_origins, overlay
+from seg.config_schema.wording import Fault, in_line
 from seg.errors import UserError
 
 
-def read(path: Path, names: Names, chain: tuple[Path, ...] = ()) -> ConfigDict:
-    """All top-level values, helpers included; `names` learns what the files define and read.
+@dataclass
+class Source:
+    """`values`: all top-level ones of a file and its bases, helpers included. `origin`: where each was written."""
 
-    Raises UserError for whatever is wrong with the file or one of its bases.
+    values: ConfigDict
+    origin: Origin
+
+
+def read(path: Path, names: Names, faults: list[str], chain: tuple[Path, ...] = ()) -> Source:
+    """`names` learns what the files define and read, `faults` what of them can't be merged.
+
+    Raises UserError for whatever else is wrong with the file or one of its bases.
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100, resolve() would follow links to where no base is beside
     if path in chain:
         raise UserError(f'{shown(chain[-1])}: {BASE} goes in a circle, back to {shown(path)}')
     text, base_variables = _substituted(path)
     tree = _parsed(text, path)
-    bases, origins = ConfigDict(), dict[str, Path]()
+    below, files = Source(ConfigDict(), Origin()), dict[str, Path]()
     for base in (_find_base(name, path) for name in _take_bases(tree, path)):
-        values = read(base, names, (*chain, path))
-        _refuse_duplicates(values, origins, base, path)
-        origins.update(dict.fromkeys(values, base))
-        bases.update(values)
+        source = read(base, names, faults, (*chain, path))
+        _refuse_duplicates(source.values, files, base, path)
+        files.update(dict.fromkeys(source.values, base))
+        below.values.update(source.values)
+        below.origin.parts.update(source.origin.parts)
     names.add_file(tree, shown(path), base_variables)
-    own = _filled(_executed(tree, path, bases), base_variables, bases, path)
-    try:
-        return inherit(own, bases)
-    except UserError as error:
-        raise UserError(f'{shown(path)}: {error}') from None
+    own = _filled(_executed(tree, path, below.values), base_variables, below.values, path)
+    origin = Origin('', file_origins(tree, shown(path), below.origin.parts, base_variables))
+    noted: list[Fault] = []
+    values = inherit(own, below.values, noted)
+    faults += [in_line(fault, origin.at(fault.path) or shown(path)) for fault in noted]
+    return Source(values, overlay(origin, below.origin, own, below.values))
+
+
+def names_of(path: Path, chain: tuple[Path, ...] = ()) -> Names:
+    """What `read` teaches, without running the files."""
+    path, names = Path(os.path.abspath(path)), Names()  # noqa: PTH100
+    text, base_variables = _substituted(path)
+    tree = _parsed(text, path)
+    for base in (_find_base(name, path) for name in _take_bases(tree, path)):
+        if base not in chain:
+            names.add(names_of(base, (*chain, path)))
+    names.add_file(tree, shown(path), base_variables)
+    return names
 
 
 def shown(path: Path) -> str:
     """The path as a message shows it: relative to the working folder where it lies inside it."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
-def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """'; did you mean ...?' with the nearest of `candidates`, or nothing."""
-    near = difflib.get_close_matches(name, list(candidates), n=1)
-    return f'; did you mean {near[0]}?' if near else ''
 
 
 def missing(path: Path, what: str) -> UserError:

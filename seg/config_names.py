@@ -21,13 +21,20 @@ class Names:
     def add_file(self, tree: ast.Module, file: str, base_variables: dict[str, str]) -> None:
         """`base_variables`: placeholder string -> the dotted name behind `_base_.` that it stands for."""
         for statement in tree.body:
-            defined = set(_stored(statement))
+            defined = set(stored_names(statement))
             for name in defined:
                 self.lines[name] = f'{file}:{statement.lineno}'
             for name in _read(statement, base_variables):
                 self.feeds.setdefault(name, set()).update(defined)
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 self.imported.update((alias.asname or alias.name).split('.')[0] for alias in statement.names)
+
+    def add(self, other: 'Names') -> None:
+        """What a base's names add."""
+        self.lines.update(other.lines)
+        self.imported |= other.imported
+        for name, fed in other.feeds.items():
+            self.feeds.setdefault(name, set()).update(fed)
 
     def fed_by(self, name: str, wanted: Collection[str]) -> list[str]:
         """Those of `wanted` whose values come from `name`, directly or through other names."""
@@ -39,7 +46,8 @@ class Names:
         return sorted(reached & set(wanted))
 
 
-def _stored(statement: ast.stmt) -> Iterator[str]:
+def stored_names(statement: ast.stmt) -> Iterator[str]:
+    """The top-level names that a statement assigns, or assigns into."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         yield statement.name
         return

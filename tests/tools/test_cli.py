@@ -153,16 +153,32 @@ def test_help_imports_nothing_heavy(tool: str) -> None:
 
 
 def test_print_config(tmp_path: Path) -> None:
-    (tmp_path / 'c.py').write_text('width = 3\nmodel = dict(width=width, sizes=[1, 2])\n')
+    (tmp_path / 'c.py').write_text(
+        "size = 3\nval_evaluator = dict(type='SegMetric', worst=size, class_scalars=['IoU', 'Dice'])\n"
+    )
     command = [
         sys.executable,
         str(TOOLS / 'print_config.py'),
         str(tmp_path / 'c.py'),
         '--cfg-options',
-        'model.sizes.1=5',
+        'val_evaluator.class_scalars.1=Acc',
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout == 'model = dict(width=3, sizes=[1, 5])\n'
+    assert done.stdout == "val_evaluator = dict(type='SegMetric', worst=3, class_scalars=['IoU', 'Acc'])\n"
+
+    done = subprocess.run([*command, 'val_evaluator.wurst=1', '--origin'], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert [line.split('  # ')[1] for line in done.stdout.splitlines()] == [
+        f'{tmp_path}/c.py:2',
+        f'{tmp_path}/c.py:2 (size: {tmp_path}/c.py:1)',
+        f'{tmp_path}/c.py:2',
+        '--cfg-options val_evaluator.class_scalars.1=Acc',
+        '--cfg-options val_evaluator.wurst=1',
+    ]
+    assert done.stderr == (
+        'error: --cfg-options val_evaluator.wurst=1: val_evaluator.wurst: '
+        "SegMetric has no argument 'wurst'; did you mean worst?\n"
+    )
 
 
 # ---- shell scripts ----
