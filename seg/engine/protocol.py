@@ -1,7 +1,7 @@
 """What a run needs of a model: `seg.models.segmentor.Segmentor` has it, and docs/extending.md builds another.
 
-A model is a torch.nn.Module, registered in `seg.registry.MODELS`, with what `Model` lists. A batch is what the collate
-function makes: 'inputs', 'labels' and 'metas', each over the samples.
+A model is a mmengine.model.BaseModel, for MMEngine's Runner asks for one, registered in `seg.registry.MODELS`, with what
+`Model` lists. A batch is what the collate function makes: 'inputs', 'labels' and 'metas', each over the samples.
 """
 
 from typing import Any, Protocol
