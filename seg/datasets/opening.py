@@ -74,10 +74,16 @@ class OpenedImage:
 
     @property
     def has_frames(self) -> bool:
-        """More than one picture to choose from; the smaller copies behind a TIFF's first page do not count."""
-        if self.tags is not None:
-            return _has_pages(self.tags, self.data)
-        return not self.is_jpeg and bool(getattr(self.image, 'is_animated', False))
+        """More than one picture to choose from; the smaller copies behind a TIFF's first page do not count.
+
+        Raises BadFileError where what stands behind the first picture is damaged.
+        """
+        try:
+            if self.tags is not None:
+                return _has_pages(self.tags, self.data)
+            return not self.is_jpeg and bool(getattr(self.image, 'is_animated', False))
+        except DAMAGE as error:
+            raise damaged(self, error) from error
 
     def shown_size(self, apply_exif: bool = True) -> tuple[int, int]:
         """(h, w) after the EXIF orientation is applied."""

@@ -68,12 +68,14 @@ def look_at_mask(job: Job) -> Result:
     with overhear():
         try:
             opened = open_image(job.seg_map_path, job.reading.mask_max_pixels)
+            has_frames = opened.has_frames
         except UserError as error:
             return {'errors': [['mask', str(error)]]}
         try:
             labels = decode_mask(opened, job.rule, job.reading.apply_exif)
         except UserError as error:
-            return _look_at_values(opened, job.rule, str(error))
+            message = str(error)
+            return {'errors': [['mask', message]]} if has_frames else _look_at_values(opened, job.rule, message)
     return {'labels': _counts(labels)}
 
 
@@ -86,8 +88,8 @@ def look_at_photo(job: Job) -> Result:
         if opened is None:
             return result
         pixels = _attempt(lambda: read_small(opened, job.reading), 'image', errors)
-    result['said'] = [['pixels', message] for message in said if not opened.has_frames]
     if pixels is not None:
+        result['said'] = [['pixels', message] for message in said if not opened.has_frames]
         result['thumb'] = base64.b64encode(shrink_to_gray(pixels, THUMB).tobytes()).decode()
     return _short(result)
 
@@ -110,9 +112,11 @@ def _head(path: str | None, max_pixels: int, kind: str, errors: list[list[str]])
     if path is None:
         return None
     opened = _attempt(lambda: open_image(path, max_pixels), kind, errors)
-    if opened is None or is_whole(opened):
+    if opened is None or _attempt(lambda: opened.has_frames, kind, errors) is None:
+        return None
+    if is_whole(opened) or _attempt(lambda: decode_pixels(opened), kind, errors) is not None:
         return opened
-    return opened if _attempt(lambda: decode_pixels(opened), kind, errors) is not None else None
+    return None
 
 
 def _check_sizes(job: Job, image: OpenedImage, mask: OpenedImage) -> None:
@@ -138,8 +142,8 @@ def _look_at_values(opened: OpenedImage, rule: LabelRule, message: str) -> Resul
         raw = raw_mask(opened, rule)
     except UserError as error:
         return {'errors': [['mask', str(error)]]}
-    if opened.has_frames or raw.values.ndim == 3:
-        return {'errors': [['mask' if opened.has_frames else 'colours', message]]}
+    if raw.values.ndim == 3:
+        return {'errors': [['colours', message]]}
     counts = _counts(raw.values)
     unknown = rule.classes_of([value for value, _ in counts]).count(None)
     kind = 'lossy' if raw.is_lossy or unknown > _SMOOTH else 'values' if unknown else 'mask'
