@@ -10,8 +10,10 @@ from PIL import Image
 from seg.datasets.gate.ends import is_whole
 from seg.datasets.gate.looks import Job, look_at_head, look_at_mask, look_at_photo
 from seg.datasets.gate.sources import Reading
+from seg.datasets.gate.tally import Tally
 from seg.datasets.label_rule import LabelRule
 from seg.datasets.opening import open_image
+from seg.datasets.pairs import Pair
 from seg.errors import UserError
 from tests.datasets.gate_made import dataset, look, texts
 from tests.datasets.made import disc, exif, make_pairs, photo, tiff_bytes, write_image, write_palette_mask
@@ -157,3 +159,13 @@ def test_files_that_may_be_replaced_are_a_warning(tmp_path: Path) -> None:
         findings = look(tmp_path / 'cache', train=dataset(root, max_bad_files=allowed)).findings
         assert [finding.level for finding in findings].count('error') == errors
     assert 'max_bad_files=2 allows them' in texts(findings, 'warning')
+
+
+def test_sizes_are_counted_and_the_smallest_is_kept() -> None:
+    tally = Tally()
+    for number, size in enumerate([(10, 10)] * 3 + [(20, 9)] * 2 + [(30, 30)] * 2 + [(2, 40)]):
+        tally.add_head(Pair(f'{number}', f'{number}.jpg', None), {'size': size})
+    assert tally.size_list(3) == [[10, 10, 3], [20, 9, 2], [2, 40, 1]]
+    assert tally.size_list(9) == [[10, 10, 3], [20, 9, 2], [30, 30, 2], [2, 40, 1]]
+    assert (tally.low.tolist(), tally.high.tolist()) == ([2, 9], [30, 40])
+    assert Tally().size_list(3) == []

@@ -89,7 +89,7 @@ def summarise(source: Source, tally: Tally) -> SetSummary:
         class_pixels=tally.pixels[: len(names)].tolist(),
         class_masks=tally.in_masks[: len(names)].tolist(),
         ignored_pixels=int(tally.pixels[IGNORE_INDEX]),
-        sizes=tally.size_list()[:_LISTED_SIZES],
+        sizes=tally.size_list(_LISTED_SIZES),
         smallest=tally.low.tolist() if tally.sizes else [],
         largest=tally.high.tolist() if tally.sizes else [],
     )

@@ -67,9 +67,13 @@ class Tally:
     def count(self, kind: str) -> int:
         return self.groups[kind].count if kind in self.groups else 0
 
-    def size_list(self) -> list[list[int]]:
-        """[[height, width, images], ...], most frequent first."""
-        return [[height, width, count] for (height, width), count in self.sizes.most_common()]
+    def size_list(self, most: int) -> list[list[int]]:
+        """[[height, width, images], ...], most frequent first, of the `most` most frequent; the smallest is among them."""
+        listed = self.sizes.most_common(most)
+        smallest = min(self.sizes.items(), key=lambda item: item[0][0] * item[0][1], default=None)
+        if smallest is not None and smallest not in listed:
+            listed[-1] = smallest
+        return [[height, width, count] for (height, width), count in listed]
 
     def _add_messages(self, pair: Pair, result: dict[str, Any]) -> None:
         for kind, message in (*result.get('errors', ()), *result.get('said', ())):
