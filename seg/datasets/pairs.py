@@ -3,6 +3,8 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -35,6 +37,22 @@ def find_pairs(
     UserError, with folder, suffix, counts and first names, for a missing folder, no image at all, an image without a
     mask, a mask without an image (unless names are listed), two files for one name, a listed name that is not there.
     """
+    known, search = _searches.get(), repr((img_dir, mask_dir, img_suffix, seg_map_suffix, ann_file))
+    if known is not None and search in known:
+        return known[search]
+    pairs = _search(img_dir, mask_dir, img_suffix, seg_map_suffix, ann_file)
+    if known is not None:
+        known[search] = pairs
+    return pairs
+
+
+def _search(
+    img_dir: str | Path,
+    mask_dir: str | Path | None,
+    img_suffix: Suffixes,
+    seg_map_suffix: Suffixes,
+    ann_file: str | Path,
+) -> list[Pair]:
     images = find_images(img_dir, mask_dir, img_suffix, seg_map_suffix)
     if ann_file:
         images = {name: images[name] for name in pick_names(read_names(ann_file), images, img_dir, ann_file)}
@@ -49,6 +67,19 @@ def find_pairs(
     )
     _check_complete(images, masks, searched, _MaskHint(mask_dir, seg_map_suffix))
     return [Pair(name, path, masks[name]) for name, path in sorted(images.items())]
+
+
+_searches: ContextVar[dict[str, list[Pair]] | None] = ContextVar('searches', default=None)
+
+
+@contextmanager
+def search_once() -> Iterator[None]:
+    """Within it, a search that was made is not made again: training and validation often divide one folder's pairs."""
+    token = _searches.set({})
+    try:
+        yield
+    finally:
+        _searches.reset(token)
 
 
 def find_images(

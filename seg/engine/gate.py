@@ -20,6 +20,7 @@ from seg.datasets.gate.parallel import Crew
 from seg.datasets.gate.sources import PARTS, Source, find_sources
 from seg.datasets.gate.stamps import names_and_sizes, stat_files
 from seg.datasets.gate.summary import SetSummary
+from seg.datasets.pairs import search_once
 from seg.engine.cores import usable_cores
 from seg.engine.dataloader import init_worker
 from seg.engine.gate_advice import advise
@@ -97,7 +98,7 @@ def run(
     """
     start = time.monotonic()
     limits = limits or settings_of(config) or Limits()
-    with _collector_paused():
+    with _collector_paused(), search_once():
         found = find_sources(config, parts)
         stamps = stat_files(path for source in found.sources for pair in source.pairs for path in pair[1:])
     report = GateReport([], found.findings, sources=found.sources)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seg.datasets.pairs import Pair, find_pairs
+from seg.datasets.pairs import Pair, find_pairs, search_once
 from seg.errors import UserError
 
 
@@ -195,3 +195,14 @@ def test_a_list_that_is_no_text_or_not_there(tmp_path: Path) -> None:
     for name in ('list.txt', 'none.txt'):
         with pytest.raises(UserError, match=rf'{name}: the split file \(ann_file\) cannot be read'):
             find_pairs(img, mask, '.jpg', '_mask.gif', tmp_path / name)
+
+
+def test_one_search_may_serve_training_and_validation(tmp_path: Path) -> None:
+    touch(tmp_path, 'images/a.jpg', 'masks/a.png')
+    folders = (tmp_path / 'images', tmp_path / 'masks')
+    with search_once():
+        first = find_pairs(*folders)
+        touch(tmp_path, 'images/b.jpg', 'masks/b.png')
+        assert find_pairs(*folders) is first
+        assert [pair.name for pair in find_pairs(*folders, img_suffix='.jpg')] == ['a', 'b']
+    assert [pair.name for pair in find_pairs(*folders)] == ['a', 'b']
