@@ -45,6 +45,7 @@ class Config(mmengine.config.Config):
         return format_config(to_plain(self))
 
 
+_LONGEST_SHOWN = 80
 _LAUNCHED = 'SEG_LAUNCHER_PID'  # our launcher sets it for its ranks, and has read the config before them
 Options = Sequence[str] | Mapping[str, Any] | None
 
@@ -121,7 +122,7 @@ def _resolve(path: str | Path, options: Options) -> Examined:
     source = config_file.read(file, names, faults)
     chosen = parse_options(options, faults)
     nested = nest(chosen, noted)
-    given = option_origin(nested, {option: f'--cfg-options {option}={value}' for option, value in chosen.items()})
+    given = option_origin(nested, {option: _option_place(option, value) for option, value in chosen.items()})
     whole = override(source.values, nested, noted)
     faults += lines(noted, given)
     origin = overlay(given, source.origin, nested, source.values)
@@ -129,6 +130,11 @@ def _resolve(path: str | Path, options: Options) -> Examined:
     faults += lines(noted, origin)
     kept = {key: value for key, value in share_dataset(whole).items() if key in TOP_LEVEL}
     return Examined(Config(kept, filename=str(path)), share_origins(origin), faults)
+
+
+def _option_place(option: str, value: Any) -> str:
+    text = str(value)
+    return f'--cfg-options {option}' + (f'={text}' if len(text) < _LONGEST_SHOWN else '=...')
 
 
 def _raise(faults: list[str]) -> None:

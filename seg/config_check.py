@@ -24,6 +24,7 @@ TOP_LEVEL = frozenset(
 # What a run can't do without, and what goes together.
 _FOR_TRAINING = ('model', 'train_dataloader', 'train_cfg', 'optim_wrapper')
 _FOR_VALIDATION = ('val_dataloader', 'val_cfg', 'val_evaluator')
+_NEVER_NONE = ('env_cfg', 'randomness', 'log_level', 'default_scope', 'resume')
 _SHOWN_PATHS = 4
 
 
@@ -35,6 +36,9 @@ def content_faults(config: Mapping[str, Any]) -> Iterator[Fault]:
 
     loop = [*units.loop_faults(config.get('train_cfg'))]
     nodes = sections(config)
+    for key in _NEVER_NONE:
+        if key in config and config[key] is None:
+            yield Fault((key,), 'is None; leave it out to have the default')
     for key, value in config.items():
         if value is not None and key in nodes:
             for fault in faults_in(nodes[key], value, (key,)):
@@ -89,6 +93,7 @@ def notices(config: Mapping[str, Any]) -> Iterator[Fault]:
 
     if config.get('log_processor') is not None:
         yield Fault(('log_processor',), 'is accepted and not used: LoggerHook writes the log')
+    yield from units.beyond_the_run(config)
     for path in units.epoch_counting_checkpoints(config):
         text = 'counts epochs, and a run by steps ends none: only the last and the best are kept. Set by_epoch=False'
         yield Fault((*path, 'interval'), text)

@@ -6,6 +6,7 @@ from typing import Any
 from seg.config_schema import lookup
 from seg.config_schema.annotations import in_words, misfit
 from seg.config_schema.arguments import EMPTY, Argument, Arguments, arguments_of
+from seg.config_schema.instead import instead
 from seg.config_schema.nested import part_of
 from seg.config_schema.nodes import Anything, ByName, Fields, Loose, Many, Name, Node, Pick, Typed, Value
 from seg.config_schema.ranges import out_of_range
@@ -118,7 +119,7 @@ def _arguments(node: Typed, kind: Any, value: Mapping[str, Any], path: Path) -> 
     if not node.partial:
         faults += _missing(owner, arguments.without(*node.supplied, *node.filled), value, path)
     yield from faults
-    if not faults:
+    if not any(len(fault.path) <= len(path) + 1 for fault in faults):  # what is further down, it does not see
         yield from refused_by_itself(kind, given, path)
 
 
@@ -141,8 +142,8 @@ def _entries(
     for key, item in value.items():
         part, argument = parts.get(key), arguments.by_name.get(key)
         if argument is None and part is None and not arguments.open:
-            text = f'{owner} has no argument {key!r}{or_one_of(key, [*arguments.by_name, *parts])}'
-            yield Fault((*path, key), text)
+            hint = instead(owner, key) or or_one_of(key, {*arguments.by_name, *parts})
+            yield Fault((*path, key), f'{owner} has no argument {key!r}{hint}')
             continue
         if isinstance(part, Value):
             yield from faults_in(part, item, (*path, key))

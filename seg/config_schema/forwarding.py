@@ -68,7 +68,7 @@ def _looked_up(node: ast.AST, name: str) -> str | None:
         key = node.slice
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is(node.func.value, name):
         key = node.args[0] if node.args and node.func.attr in _LOOKUPS else None
-    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+    elif isinstance(node, ast.Compare):
         key = node.left if _is(node.comparators[0], name) else None
     return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
 

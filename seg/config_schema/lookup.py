@@ -11,6 +11,7 @@ from typing import Any
 from mmengine.registry import Registry
 
 from seg import registry as registries
+from seg.config_schema.instead import CALLED_HERE
 from seg.config_schema.wording import brief, nearest
 
 UPSTREAM = 'mmengine'
@@ -20,17 +21,7 @@ _WORDS = {
     'model_wrapper': 'model wrapper',
     'vis backend': 'logger (vis_backend)',
 }
-# What configs of MMSegmentation call what has another name here.
-_CALLED_HERE = {
-    'ADE20KDataset': 'SegmentationDataset',
-    'BaseSegDataset': 'SegmentationDataset',
-    'CityscapesDataset': 'SegmentationDataset',
-    'EncoderDecoder': 'Segmentor',
-    'IoUMetric': 'SegMetric',
-    'SegDataPreProcessor': 'SegPreprocessor',
-    'SegLocalVisualizer': 'SegVisualizer',
-}
-_CUSTOM = "a class of your own needs custom_imports = dict(imports=['my_module'], allow_failed_imports=False)"
+_CUSTOM = " (one of your own needs custom_imports = dict(imports=['my_module'], allow_failed_imports=False))"
 
 
 class NotRegistered(Exception):  # noqa: N818, it is an answer
@@ -61,7 +52,7 @@ def find(kind: Any, registry: Registry) -> Any:
             return level.module_dict[kind]
     if '.' in kind:
         return _of_scope(kind, registry)
-    raise NotRegistered(f'no {noun(registry)} is called {kind!r}{_elsewhere(kind, registry)}; {_CUSTOM}')
+    raise NotRegistered(f'no {noun(registry)} is called {kind!r}{_elsewhere(kind, registry)}{_CUSTOM}')
 
 
 def find_anywhere(name: str) -> Any:
@@ -72,6 +63,11 @@ def find_anywhere(name: str) -> Any:
 
 def names(registry: Registry) -> list[str]:
     return [name for level in _levels(registry) for name in level.module_dict]
+
+
+def scopes() -> list[str]:
+    """Where names can be looked up first and ours still be found: ours, and those below it."""
+    return sorted({'seg', *(scope for registry in _all() for scope in registry.children)})
 
 
 def _levels(registry: Registry | None) -> Iterator[Registry]:
@@ -88,7 +84,7 @@ def _all() -> list[Registry]:
 
 def _elsewhere(kind: str, registry: Registry) -> str:
     """Where else the name is, or what is spelt or meant like it."""
-    near = _CALLED_HERE.get(kind) or nearest(kind, names(registry))
+    near = CALLED_HERE.get(kind) or nearest(kind, names(registry))
     if near in names(registry):
         return f'; did you mean {near}?'
     others = [other for other in _all() if kind in names(other)]
@@ -103,7 +99,7 @@ def _of_scope(kind: str, registry: Registry) -> Any:
         if scoped.scope == scope and name in scoped.module_dict:
             return scoped.module_dict[name]
     if not scope.isidentifier() or importlib.util.find_spec(scope) is None:
-        raise NotRegistered(f'{kind!r}: there is no package {scope!r}; {_CUSTOM}')
+        raise NotRegistered(f'{kind!r}: there is no package {scope!r}{_CUSTOM}')
     return _of_module(kind)
 
 

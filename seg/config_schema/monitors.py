@@ -23,22 +23,29 @@ def monitor_faults(config: Mapping[str, Any]) -> Iterator[Fault]:
     if known is None:
         return
     for path, name in _monitored(config):
-        if name not in known and name != 'auto':
+        if name not in known and name != 'auto' and not _may_be(name, config):
             listed = ', '.join([*(key for key in known if '.' not in key)][:_LISTED])
             hint = did_you_mean(name, known) or f'; there are {listed}'
             yield Fault(path, f'is {name!r}, which no metric gives{hint}')
 
 
 def scores(config: Mapping[str, Any]) -> list[str] | None:
-    """The names under which a validation's scores come; None where they can't be known."""
+    """The names under which a validation's scores come, as far as known; None where a metric is not ours."""
     metrics = _metrics(config.get('val_evaluator'))
     found: list[str] = []
     for metric in metrics:
         if not isinstance(metric, Mapping) or not _is_seg_metric(metric):
             return None
         found += _of_seg_metric(metric, _class_names(config))
-    losses = _loss_names(config.get('model'))
-    return None if losses is None else [*found, 'val_loss', *(f'val_loss_{name}' for name in losses)]
+    losses = _loss_names(config.get('model')) or ()
+    return [*found, 'val_loss', *(f'val_loss_{name}' for name in losses)]
+
+
+def _may_be(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a score could have that name, of a loss or a class that the config doesn't tell."""
+    if name.startswith('val_loss_'):
+        return _loss_names(config.get('model')) is None
+    return '.' in name and not _class_names(config)
 
 
 def _monitored(config: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:

@@ -34,6 +34,8 @@ _BY_CLASS: Mapping[tuple[str, str], Node] = {
     ('Segmentor', 'network'): replace(MODEL, filled=frozenset({'num_classes'})),
     ('Segmentor', 'losses'): Many(MODEL, alone=True),
     ('SegLoss', 'class_weight'): Value(Sequence[float] | Literal['auto'] | None),
+    ('EpochBasedTrainLoop', 'max_epochs'): Value(int | float),  # 1e3 is taken, too
+    ('IterBasedTrainLoop', 'max_iters'): Value(int | float),
     ('EMAHook', 'ema_type'): Name('MODELS'),
     ('OptimWrapper', 'clip_grad'): Anything(),  # `sections` says what it is
     ('ProfilerHook', 'on_trace_ready'): Anything(),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from seg.config_schema import lookup
 from seg.config_schema.arguments import Argument, arguments_of
 from seg.config_schema.nested import DATASET, MODEL
 from seg.config_schema.nodes import Anything, ByName, Fields, Loose, Many, Name, Node, Pick, Typed, Value, fields
@@ -80,7 +81,7 @@ def _environment() -> dict[str, Node]:
         'launcher': Value(Literal['none', 'pytorch', 'slurm', 'mpi']),
         'log_level': Value(int | _LEVELS),
         'experiment_name': Value(str | None),
-        'default_scope': Value(str | None),
+        'default_scope': Value(Literal[tuple(lookup.scopes())]),
         'runner_type': Name('RUNNERS'),
         'custom_imports': Anything(),  # has been looked at when it was done
         'check_data': Pick(_check_data),

@@ -23,6 +23,8 @@ def loop_faults(train_cfg: Any) -> Iterator[Fault]:
             f'replace what a base says: train_cfg=dict(_delete_=True, by_epoch=False, {_ITERS}=...)',
         )
         return
+    if given and isinstance(train_cfg[given[0]], float) and train_cfg[given[0]] % 1:
+        yield Fault(('train_cfg', given[0]), f'is {train_cfg[given[0]]}; expected a whole number')
     wanted = _wanted_length(train_cfg)
     if given and wanted is not None and given[0] != wanted:
         yield Fault(
@@ -60,6 +62,22 @@ def epoch_counting_checkpoints(config: Mapping[str, Any]) -> Iterator[Path]:
         for path, hook in each_hook(config):
             if 'by_epoch' not in hook and 'interval' in hook and is_a(hook, 'HOOKS', 'CheckpointHook'):
                 yield path
+
+
+def beyond_the_run(config: Mapping[str, Any]) -> Iterator[Fault]:
+    """What counts epochs further than a run by epochs goes, as if it counted steps. It can be meant."""
+    train_cfg = config.get('train_cfg')
+    if not isinstance(train_cfg, Mapping) or _counts_steps(train_cfg):
+        return
+    max_epochs, interval = train_cfg.get(_EPOCHS), train_cfg.get('val_interval')
+    if _beyond(interval, max_epochs):
+        text = f'is {interval} epochs, and the run has {max_epochs}: it is validated at its end alone'
+        yield Fault(('train_cfg', 'val_interval'), text)
+    for path, schedule in each_schedule(config):
+        end = schedule.get('end')
+        if schedule.get('by_epoch', True) and _beyond(end, max_epochs):
+            text = f'is {end} epochs, and the run has {max_epochs}; if steps are meant, set by_epoch=False'
+            yield Fault((*path, 'end'), text)
 
 
 def each_hook(config: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
@@ -106,12 +124,18 @@ def _schedule_faults(schedule: Mapping[str, Any], path: Path) -> Iterator[Fault]
 
 
 def _late_schedules(config: Mapping[str, Any], max_epochs: Any) -> Iterator[Fault]:
+    """Schedules by epoch that begin when the run has ended, which is their end where they don't name another."""
     for path, schedule in each_schedule(config):
         begin = schedule.get('begin', 0)
-        counted = schedule.get('by_epoch', True) and isinstance(begin, int) and isinstance(max_epochs, int)
-        if counted and 0 < max_epochs <= begin:
+        if 'end' not in schedule and schedule.get('by_epoch', True) and _beyond(begin, max_epochs, at_once=True):
             text = f'is {begin} epochs, but the run ends after train_cfg.max_epochs={max_epochs}'
             yield Fault((*path, 'begin'), text)
+
+
+def _beyond(value: Any, max_epochs: Any, at_once: bool = False) -> bool:
+    if not (isinstance(value, int) and isinstance(max_epochs, int)) or max_epochs < 1:
+        return False
+    return value > max_epochs or (at_once and value == max_epochs)
 
 
 def _counts_steps(train_cfg: Mapping[str, Any]) -> bool:
