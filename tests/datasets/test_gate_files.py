@@ -15,7 +15,7 @@ from seg.datasets.label_rule import LabelRule
 from seg.datasets.opening import open_image
 from seg.datasets.pairs import Pair
 from seg.errors import UserError
-from tests.datasets.gate_made import dataset, look, texts
+from tests.datasets.gate_made import dataset, look, sources, texts
 from tests.datasets.made import disc, exif, make_pairs, photo, tiff_bytes, write_image, write_palette_mask
 
 WRITERS: dict[str, Callable[[Path], object]] = {
@@ -169,3 +169,32 @@ def test_sizes_are_counted_and_the_smallest_is_kept() -> None:
     assert tally.size_list(9) == [[10, 10, 3], [20, 9, 2], [30, 30, 2], [2, 40, 1]]
     assert (tally.low.tolist(), tally.high.tolist()) == ([2, 9], [30, 40])
     assert Tally().size_list(3) == []
+
+
+def test_data_sets_in_data_sets_are_looked_at_one_by_one(tmp_path: Path) -> None:
+    one, two = make_pairs(tmp_path / 'one', ['a', 'b']), make_pairs(tmp_path / 'two', ['c'])
+    write_image(two / 'masks/c.png', disc() * 5)
+    joined = {'type': 'ConcatDataset', 'datasets': [dataset(one), dataset(two)], 'repeats': [1, 3]}
+    assert sources(train=joined).samples == {'train': 2 + 3}
+    summary = look(tmp_path / 'cache', train=joined)
+    assert [(part.key, part.pairs) for part in summary.sets] == [
+        ('train_dataloader.dataset.datasets.0', 2),
+        ('train_dataloader.dataset.datasets.1', 1),
+    ]
+    assert 'train_dataloader.dataset.datasets.1: masks with values that have no class: 1 of 1' in texts(
+        summary.findings
+    )
+
+
+def test_images_without_masks_are_looked_at_too(tmp_path: Path) -> None:
+    root = make_pairs(tmp_path / 'data', ['a', 'b'], masks=False)
+    bare = dataset(root, data_prefix={'img_path': 'images'}, test_mode=True)
+    (root / 'images/b.jpg').write_bytes(b'')
+    summary = look(tmp_path / 'cache', test=bare)
+    assert 'test_dataloader.dataset: images that cannot be used: 1 of 2' in texts(summary.findings)
+    assert (summary.sets[0].has_masks, summary.sets[0].masks, summary.sets[0].photos) == (False, 0, 1)
+
+
+def test_one_data_set_of_two_loaders_is_looked_at_once(tmp_path: Path) -> None:
+    root = make_pairs(tmp_path / 'data', ['a'])
+    assert [one.part for one in sources(val=dataset(root), test=dataset(root)).sources] == ['val']
