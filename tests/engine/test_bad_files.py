@@ -54,7 +54,8 @@ def log_of(work_dir: Path) -> str:
 def test_replaced_files_are_named_and_counted_once(tmp_path: Path, workers: int) -> None:
     data = make_data(tmp_path / 'data')
     bad = [data / 'train/train3.png', data / 'train_masks/train5.png']
-    run(data, tmp_path / 'run', bad, **{ALLOW: 2, 'train_dataloader.num_workers': workers})
+    options = {ALLOW: 2, 'train_dataloader.num_workers': workers, 'train_dataloader.persistent_workers': False}
+    run(data, tmp_path / 'run', bad, **options)
     log = log_of(tmp_path / 'run')
     for file in bad:
         assert log.count(f'{file}: a truncated or damaged PNG') == 1

@@ -39,6 +39,7 @@ def config_of(root: Path, tmp_path: Path, **changes: Any) -> Any:
 def test_they_are_what_the_training_loader_delivers(root: Path, tmp_path: Path, workers: int) -> None:
     changes = {
         'train_dataloader.num_workers': workers,
+        'train_dataloader.persistent_workers': False,
         'optim_wrapper.accumulative_counts': 2,
         'train_dataloader.batch_size': 2,
     }
