@@ -60,7 +60,7 @@ class GateReport:
 
     def notes(self) -> list[str]:
         """What is no error: what was looked at, warnings, what there was no time for, proposals."""
-        looked_at = ', '.join(f'{one.part} {one.pairs} pairs' for one in self.sets)
+        looked_at = ', '.join(f'{one.part} {one.pairs} pairs' for one in self.sets) or 'no data set could be read'
         lines = [f'data: {looked_at}; {_count(self.warnings, "warning")}, looked at in {self.seconds:.1f} s']
         for finding in self.warnings:
             first, *rest = finding.lines()
