@@ -47,7 +47,7 @@ class _Blank(Dataset):
         for step in self.source.transforms:
             crop = getattr(step, 'crop_size', None)
             if crop is not None and 'img_shape' in results:
-                crops.append((tuple(results['img_shape']), tuple(crop)))  # type: ignore[arg-type]  # pairs
+                crops.append((tuple(results['img_shape']), tuple(crop)))
             results = self._step(step, results)
             if results is None:
                 raise UserError(f'{self.source.key}.pipeline: {type(step).__name__} returned None for a blank image')

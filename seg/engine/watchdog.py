@@ -35,7 +35,7 @@ class Watchdog:
     def stop(self) -> None:
         signal.set_wakeup_fd(self._previous_fd)
         self._stopped.set()
-        self._kernels.close()
+        self._kernels.close()  # ends the thread's wait
 
     def beat(self, place: str) -> None:
         """The run gets on; `place` is where it is now."""
@@ -43,6 +43,10 @@ class Watchdog:
         self._interval_s, self._last_beat_s, self._place = now_s - self._last_beat_s, now_s, place
 
     def _watch(self) -> None:
+        with self._ours:
+            self._wait_and_end()
+
+    def _wait_and_end(self) -> None:
         data = self._ours.recv(1)
         while data and data[0] not in (signal.SIGINT, signal.SIGTERM):
             data = self._ours.recv(1)

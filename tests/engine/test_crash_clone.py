@@ -1,7 +1,8 @@
 """A power cut between any two operations on the disk leaves a run that can be resumed (promise 5).
 
-The folder is cloned before each write, fsync, link, rename and removal of five saves, as it stands then; what was written
-but not yet synced may be lost, so each such file is also cut in half and emptied. Every clone must offer a whole checkpoint.
+The folder is cloned before each write, fsync, link, rename and removal of five saves, as it stands then; what was
+written but not yet synced may be lost, so each such file is also cut in half and emptied. Every clone must offer a
+whole checkpoint.
 """
 
 import os
@@ -96,5 +97,7 @@ def test_pruning_before_writing_would_be_seen(disk: Disk, monkeypatch: pytest.Mo
     (disk.folder / 'iter_1.pth').unlink()
     checkpoint.save(state(2), disk.folder / 'iter_2.pth')
     monkeypatch.undo()
-    lost = [clone for clone, step in disk.expected.items() if step and newest_good(clone, warn=lambda text: None) is None]
+    lost = [
+        clone for clone, step in disk.expected.items() if step and newest_good(clone, warn=lambda text: None) is None
+    ]
     assert lost
