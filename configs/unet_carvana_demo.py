@@ -1,7 +1,12 @@
 """The demo: a small UNet on made-up cars (`tools/make_demo_data.py demo_data`). Expected: mDice 0.98,
 1 to 2 minutes on 2 cores."""
 
-_base_ = ['_base_/models/unet.py', '_base_/datasets/carvana.py', '_base_/schedules/adamw_cosine.py', '_base_/runtime.py']
+_base_ = [
+    '_base_/models/unet.py',
+    '_base_/datasets/carvana.py',
+    '_base_/schedules/adamw_cosine.py',
+    '_base_/runtime.py',
+]
 
 scale = (160, 112)
 train_pipeline = [
