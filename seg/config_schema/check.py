@@ -82,12 +82,12 @@ def _fields(node: Fields, value: Any, path: Path) -> Iterator[Fault]:
 def _typed(node: Typed, value: Any, path: Path) -> Iterator[Fault]:
     registry = lookup.by_name(node.registry)
     if not isinstance(value, Mapping):
-        if node.guess:
-            return
         yield from _wrong_kind(value, path, f'dict(type=...), a {lookup.noun(registry)}')
         return
     default = node.default(value) if callable(node.default) else node.default
     kind = value.get('type', default)
+    if kind is None and node.guess:
+        return
     if kind is None:
         yield Fault(path, f'needs `type`, the name of a {lookup.noun(registry)}')
         return
@@ -95,18 +95,11 @@ def _typed(node: Typed, value: Any, path: Path) -> Iterator[Fault]:
     try:
         built = lookup.find(kind if scope in (None, 'seg') else f'{scope}.{kind}', registry)
     except lookup.NotRegistered as error:
-        yield from _not_registered(node, kind, str(error), path)
-        return
+        built = lookup.find_anywhere(str(kind)) if node.guess else None
+        if built is None and not (node.guess and not did_you_mean(kind, lookup.names(registry), _SURE)):
+            yield Fault((*path, 'type'), str(error))
     if built is not None:
         yield from _arguments(node, built, value, path)
-
-
-def _not_registered(node: Typed, kind: Any, text: str, path: Path) -> Iterator[Fault]:
-    if node.guess:
-        near = did_you_mean(kind, lookup.names(lookup.by_name(node.registry)), _SURE)
-        if lookup.find_anywhere(str(kind)) is not None or not near:
-            return
-    yield Fault((*path, 'type'), text)
 
 
 def _arguments(node: Typed, kind: Any, value: Mapping[str, Any], path: Path) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ import torch
 from seg.config import load_config
 from seg.config_check import TOP_LEVEL, content_faults
 from seg.config_schema.sections import sections
+from seg.registry import MODELS
 from tests.config_schema.said import faults, notes
 from tests.engine.test_training import OPTIONS
 
@@ -324,6 +325,29 @@ def test_no_user_code_runs_and_custom_types_are_checked_by_signature(
         f"{file}:6: {pipeline}.0.mode is 'medium'; expected 'hard' or 'soft'",
         f"{file}:6: {pipeline}.1.type: no transform is called 'SegTestCot'; did you mean SegTestCut?{_CUSTOM}",
     ]
+
+
+def test_what_another_package_does_with_a_dict_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is registered, or spelt nearly like one, is taken for it; another one is none of our business."""
+
+    class SegTestNet(torch.nn.Module):
+        def __init__(self, num_classes: int, some: dict) -> None: ...
+
+    monkeypatch.setitem(MODELS.module_dict, 'SegTestNet', SegTestNet)
+
+    def said(**some: Any) -> list[str]:
+        return faults(**{'model.network': dict(type='SegTestNet', some=some, _delete_=True)})
+
+    assert said(type='value') == said(type=None) == said(type=5) == said(deep=[dict(type='anything', x=1)]) == []
+    assert said(type='BN', eps=1e-3) == said(type='GN') == []  # SegTestNet may give what is missing
+    where = 'model.network.some'
+    assert said(type='DiceLos') == [
+        f"{where}.type: no model, network, loss or layer is called 'DiceLos'; did you mean DiceLoss?{_CUSTOM}"
+    ]
+    assert said(deep=[dict(type='GN', groups=3)]) == [
+        f"{where}.deep.0.groups: GroupNorm has no argument 'groups'; did you mean num_groups?"
+    ]
+    assert said(type='RandomFlip', prb=1) == [f"{where}.prb: RandomFlip has no argument 'prb'; did you mean prob?"]
 
 
 def test_a_type_never_imports_what_it_names(tmp_path: Path) -> None:
