@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from seg.config_schema import lookup
-from seg.config_schema.arguments import Argument, arguments_of
+from seg.config_schema.arguments import Argument, Arguments, arguments_of
 from seg.config_schema.nested import DATASET, MODEL
 from seg.config_schema.nodes import Anything, ByName, Fields, Loose, Many, Name, Node, Pick, Typed, Value, fields
 
@@ -39,7 +39,7 @@ def sections(config: Mapping[str, Any]) -> dict[str, Node]:
         **_loops(),
         'optim_wrapper': Pick(_optim_wrapper),
         'param_scheduler': Pick(_param_scheduler),
-        'auto_scale_lr': fields('auto_scale_lr', enable=bool, base_batch_size=int),
+        'auto_scale_lr': Pick(_auto_scale_lr),
         'default_hooks': ByName(HOOK),
         'custom_hooks': Many(HOOK),
         'visualizer': Typed('VISUALIZERS'),
@@ -99,6 +99,12 @@ def _model_treatment() -> dict[str, Node]:
         'efficient_conv_bn_eval': Value(bool | str | Sequence[str] | None),
         'compile': Pick(_compile),
     }
+
+
+def _auto_scale_lr(value: Any) -> Node:
+    enabled = isinstance(value, Mapping) and bool(value.get('enable'))
+    base = Argument(int) if enabled else Argument(int, None)
+    return Fields('auto_scale_lr', Arguments({'enable': Argument(bool, False), 'base_batch_size': base}))
 
 
 def _check_data(value: Any) -> Node:

@@ -198,6 +198,7 @@ def test_each_top_level_key_has_a_section() -> None:
         ({'train_dataloader': dict(_delete_=True, dataset=dict(type='CarvanaDataset'))}, 'train_dataloader.batch_size is missing; a dataloader needs it, a whole number'),
         ({'train_cfg': dict(_delete_=True, by_epoch=True)}, 'train_cfg.max_epochs is missing; EpochBasedTrainLoop needs it, a whole number'),
         ({'custom_hooks': [dict(type='EarlyStoppingHook')]}, 'custom_hooks.0.monitor is missing; EarlyStoppingHook needs it, text'),
+        ({'auto_scale_lr': dict(enable=True)}, 'auto_scale_lr.base_batch_size is missing; auto_scale_lr needs it, a whole number'),
         ({f'{TRAIN}.pipeline': [dict(prob=0.5)]}, f'{TRAIN}.pipeline.0 needs `type`, the name of a transform'),
         # names that nothing is registered under
         ({f'{STEP}.type': 'RandomFlp'}, f"{STEP}.type: no transform is called 'RandomFlp'; did you mean RandomFlip?{_CUSTOM}"),
