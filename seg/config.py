@@ -126,9 +126,9 @@ def _resolve(path: str | Path, options: Options) -> Examined:
     whole = override(source.values, nested, noted)
     faults += lines(noted, given)
     origin = overlay(given, source.origin, nested, source.values)
-    noted = [*unread_keys(share_dataset(whole), names), *idle_options(source.values, names, chosen)]
-    faults += lines(noted, origin)
-    kept = {key: value for key, value in share_dataset(whole).items() if key in TOP_LEVEL}
+    shared = share_dataset(whole)
+    faults += lines([*unread_keys(shared, names), *idle_options(source.values, names, chosen)], origin)
+    kept = {key: value for key, value in shared.items() if key in TOP_LEVEL}
     return Examined(Config(kept, filename=str(path)), share_origins(origin), faults)
 
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,12 @@ def check_run(config: Config) -> list[str]:
         trial = Config(config._cfg_dict.to_dict() | dict(work_dir=str(folder)), filename=config.filename)
         trial.default_hooks = {**(config.get('default_hooks') or {}), **_QUIET_HOOKS}
         runner = SegRunner.from_cfg(trial)
-        runner.prepare()
-        steps_s = _time_steps(runner)
-        batch_s, batches = _time_validation(runner)
-        save_s = _round_trip(runner, folder)
-        return _report(runner, steps_s, batch_s * batches, save_s)
+        with closing(runner):
+            runner.prepare()
+            steps_s = _time_steps(runner)
+            batch_s, batches = _time_validation(runner)
+            save_s = _round_trip(runner, folder)
+            return _report(runner, steps_s, batch_s * batches, save_s)
 
 
 @contextmanager

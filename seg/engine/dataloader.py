@@ -107,3 +107,11 @@ def init_worker(worker: int) -> None:
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def shut_down_workers(loader: Any) -> None:
+    """End the persistent workers of a loader. They ignore SIGTERM, so Python would wait for them at exit for ever."""
+    iterator = getattr(loader, '_iterator', None)
+    if iterator is not None:
+        iterator._shutdown_workers()
+        loader._iterator = None

@@ -20,6 +20,7 @@ def seed_everything(seed: int | None, *, diff_rank_seed: bool = False, determini
     random.seed(own)
     np.random.seed(own % 2**32)
     torch.manual_seed(own)
+    torch.use_deterministic_algorithms(False)
     if deterministic:
         # cuBLAS reads it once, when the device is first used (D14).
         os.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')

@@ -14,7 +14,9 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 
 from seg.engine import checkpoint, compiling, nonfinite, randomness, resume, schedules, step, wrapping
+from seg.engine.dataloader import shut_down_workers
 from seg.engine.hooks.logger_hook import LoggerHook
+from seg.engine.hooks.stop_hook import StopHook
 from seg.engine.optim import OptimWrapper
 from seg.registry import RUNNERS
 
@@ -148,6 +150,14 @@ class SegRunner(Runner):
     def train(self) -> nn.Module:
         self.training_started = True
         return super().train()
+
+    def close(self) -> None:
+        """Let go of what outlives a run, ended or failed: loader workers, signal handlers."""
+        for loop in (self._train_loop, self._val_loop, self._test_loop):
+            shut_down_workers(getattr(loop, 'dataloader', None))
+        for hook in self.hooks:
+            if isinstance(hook, StopHook):
+                hook.put_back()
 
     def prepare(self) -> None:
         """Build what `train` builds, without running it: for `--check`."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,8 @@ def evaluate(
         ]
     runner = SegRunner.from_cfg(config)
     runner.trust_checkpoint = trust_checkpoint
-    scores = runner.test()
-    return _report(runner, scores)
+    with closing(runner):
+        return _report(runner, runner.test())
 
 
 def _need_test_data(config: Config) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,9 @@ def train(
     try:
         gate.require(run)
         runner = build_runner(run, resume, launcher, trust_checkpoint)
-        runner.train()
-        return _result(runner)
+        with closing(runner):
+            runner.train()
+            return _result(runner)
     finally:
         run_folder.release()
 

@@ -220,3 +220,42 @@ def test_two_ranks_make_one_folder_and_the_same_numbers(data: Path, tmp_path: Pa
 def test_ddp_options(data: Path, tmp_path: Path, wrapper: dict) -> None:
     both = run_ranks(2, train_on_ranks, data, tmp_path / 'run', dict(model_wrapper_cfg=wrapper))
     assert both[0] == both[1]
+
+
+def test_the_network_is_compiled_in_place(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, example_inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr('seg.engine.compiling.BACKEND', backend)
+    result = run(data, tmp_path / 'compiled', compile=True)
+    assert graphs
+    plain = run(data, tmp_path / 'plain')
+    keys = [checkpoint.load(each.last_checkpoint)['state_dict'].keys() for each in (result, plain)]  # type: ignore[arg-type]
+    assert keys[0] == keys[1]
+
+
+def test_switches_of_torch(data: Path, tmp_path: Path) -> None:
+    fast = {'env_cfg': dict(cudnn_benchmark=True)}
+    build_runner(tiny_config(data, tmp_path / 'fast', **fast), None, 'none')
+    assert torch.backends.cudnn.benchmark
+    try:
+        build_runner(tiny_config(data, tmp_path / 'same', **{'randomness.deterministic': 'warn'}), None, 'none')
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert not torch.backends.cudnn.benchmark
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize('terminal', [True, False])
+def test_a_bar_on_a_terminal_only(data: Path, tmp_path: Path, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    stderr = type('Screen', (), {'write': lambda self, text: written.append(text), 'flush': lambda self: None})()
+    stderr.isatty = lambda: terminal
+    stderr.encoding = 'utf-8'
+    monkeypatch.setattr('sys.stderr', stderr)
+    run(data, tmp_path / 'run')
+    assert any('step' in text and '4' in text for text in written) is terminal

@@ -1,5 +1,6 @@
 """Predictions of `tools/test.py` as files: label maps, and overlays on the photographs."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ class SavePredictionsHook(Hook):
     def after_test_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
         dataset = runner.test_dataloader.dataset
         palette = dataset.metainfo.get('palette')
-        root = getattr(dataset.dataset, 'data_prefix', {}).get('img_path', '')
+        root = common_folder(dataset.dataset)
         for meta, output in zip(data_batch['metas'], outputs or []):
             self._write(meta['img_path'], _name(meta['img_path'], root), output['pred'].cpu().numpy(), palette)
 
@@ -34,6 +35,13 @@ class SavePredictionsHook(Hook):
             write_label_map(labels, _place(self.out_dir / name), palette)
         if self.show_dir:
             write_overlay(img_path, labels, _place(self.show_dir / name), palette)
+
+
+def common_folder(dataset: Any) -> str:
+    """The folder that holds all images of a data set, or of all that it is made of; '' where that is not known."""
+    parts = getattr(dataset, 'datasets', [dataset])
+    folders = [getattr(part, 'data_prefix', {}).get('img_path', '') for part in parts]
+    return os.path.commonpath(folders) if all(folders) else ''
 
 
 def _name(img_path: str, root: str) -> Path:

@@ -58,9 +58,10 @@ class StopHook(Hook):
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
-        self._put_back()
+        self.put_back()
 
-    def _put_back(self) -> None:
+    def put_back(self) -> None:
+        """Signals mean again what they did before the run."""
         if self._watchdog is not None:
             self._watchdog.stop()
             self._watchdog = None
