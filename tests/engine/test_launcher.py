@@ -234,7 +234,7 @@ def test_what_is_wrong_is_said_once_before_any_rank_starts(tmp_path: Path) -> No
     (tmp_path / 'unet.py').write_text('model = dict()\ncustom_hoks = []\n')
     for arguments, message in [
         ([str(tmp_path / 'unett.py'), '2'], f'did you mean {tmp_path / "unet.py"}?'),
-        ([str(tmp_path / 'unet.py'), '2'], "nothing reads the key 'custom_hoks'"),
+        ([str(tmp_path / 'unet.py'), '2'], 'custom_hoks: nothing reads this key; did you mean custom_hooks?'),
         ([str(tmp_path / 'unet.py'), '2', '--cfg-options', 'model.x'], 'expected key=value'),
         ([str(tmp_path / 'unet.py'), '2', '--no-such-flag'], 'unrecognized arguments: --no-such-flag'),
         ([str(tmp_path / 'unet.py'), '--amp', 'bf16', '2'], 'must come first'),
