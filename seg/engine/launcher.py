@@ -200,15 +200,16 @@ def run(tool: str, argv: Sequence[str], args: argparse.Namespace) -> int:
     if list(argv[: len(positionals)]) != positionals:
         raise UserError(f'{" ".join(positionals)} must come first, before the flags')
     job = job_from(os.environ, args.gpus, args.max_restarts)
-    _check_config(args)
+    _check_config(tool, args)
     _check_devices(job)
     return launch(rank_arguments(tool, argv), job)
 
 
-def _check_config(args: argparse.Namespace) -> None:
-    from seg.config import load_config
+def _check_config(tool: str, args: argparse.Namespace) -> None:
+    from seg.config import load_config, load_for_training
 
-    load_config(args.config, args.cfg_options)
+    load = load_for_training if tool == 'train' else load_config
+    load(args.config, args.cfg_options)
 
 
 def _check_devices(job: Job) -> None:

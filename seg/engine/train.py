@@ -10,7 +10,7 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.dist import get_rank
 
-from seg.config import load_config
+from seg.config import load_for_training
 from seg.engine import checkpoint, gate, resume, run_folder
 from seg.engine.check import check_run
 from seg.engine.class_weight import fill_class_weights
@@ -86,7 +86,7 @@ def check(
 def _resolved(
     config: str | Path | Config, cfg_options: Any, launcher: str, fold: str | None = None, **flags: Any
 ) -> Config:
-    run = config if isinstance(config, Config) else load_config(config, cfg_options)
+    run = load_for_training(config, cfg_options)
     setup_process(launcher, (run.get('env_cfg') or {}).get('dist_cfg'))
     apply_flags(run, **flags)
     if fold:
