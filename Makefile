@@ -46,4 +46,4 @@ lint: install-dev
 	$(BIN)/codespell
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+# Before torch is imported: tiny tensors on two threads spend their time waiting for each other.
+os.environ.setdefault('OMP_NUM_THREADS', '1')
+
 
 @pytest.fixture(autouse=True, scope='session')
 def _cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -137,7 +137,7 @@ def test_a_signal_stops_with_a_checkpoint(start: Callable[..., Run], number: sig
 
 def test_a_rank_that_hangs_is_ended_after_a_signal(start: Callable[..., Run]) -> None:
     run = start('--inject', 'hang:rank=1,step=3,phase=forward')
-    run.wait_for('Train [1/10000][2/2]')
+    run.wait_for('Train [2/10000][1/1]')
     time.sleep(1)
     os.kill(run.process.pid, signal.SIGTERM)
     assert run.ends(time.monotonic()) == 128 + signal.SIGTERM
@@ -172,7 +172,7 @@ def test_a_loss_that_is_not_finite_stops_and_is_explained(start: Callable[..., R
 
 
 def test_steps_that_are_not_finite_are_left_out_on_request(start: Callable[..., Run]) -> None:
-    changes = {'optim_wrapper.skip_nonfinite': 1, 'train_cfg.max_epochs': 4}
+    changes = {'optim_wrapper.skip_nonfinite': 1, 'train_cfg.max_epochs': 6}
     run = start('--inject', 'nan:rank=1,step=5', **changes)
     assert run.process.wait(timeout=120) == 0, run.log
     assert 'not finite at step 5' in run.log

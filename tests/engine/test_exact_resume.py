@@ -110,7 +110,7 @@ def images_for(options: dict[str, Any], ranks: int) -> int:
 @pytest.mark.parametrize('name', SCENARIOS)
 def test_stopped_after_step_17_and_resumed(tmp_path: Path, name: str, ranks: int) -> None:
     options = options_for(name, ranks)
-    if ranks == 1:
+    if ranks == 1 and name == 'epochs':
         options['train_dataloader.num_workers'] = 2
     data = make_data(tmp_path / 'data', train=images_for(options, ranks), val=3, size=(16, 16))
     whole = on_ranks(ranks, data, tmp_path / 'whole', options)
@@ -167,7 +167,6 @@ MANIFEST: dict[str, dict[str, str]] = {
         'SavePredictionsHook': 'none: test only',
         'SegVisualizationHook': 'none: pictures',
         'StopHook': 'none: signals of the process',
-        'TraceHook': 'none: of this test',
         'VerifyHook': 'none: judges whole epochs only',
     },
     'LOOPS': {
@@ -190,5 +189,6 @@ MANIFEST: dict[str, dict[str, str]] = {
 def test_every_registered_class_is_enrolled(kind: str) -> None:
     children = getattr(registry, kind)
     children.import_from_location()
-    new = set(children.module_dict) - set(MANIFEST[kind])
+    shipped = {name for name, one in children.module_dict.items() if not one.__module__.startswith('tests.')}
+    new = shipped - set(MANIFEST[kind])
     assert not new, f'{sorted(new)}: enrol it above, with a scenario if it holds state'
