@@ -5,6 +5,7 @@ heavy is imported here, so that `--help` answers at once.
 """
 
 import argparse
+import atexit
 import hashlib
 import multiprocessing
 import os
@@ -15,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from seg.errors import UserError
 
@@ -36,9 +38,11 @@ def main(
     if _refused_before():
         return EXIT_USER
     try:
-        return run(args) or 0
+        code = run(args) or 0
+        _leave_group()
+        return code
     except BaseException as error:  # noqa: BLE001, every failure ends here
-        return _fail(error)
+        return _end_rank(_fail(error))
     finally:
         _end_workers()
 
@@ -175,6 +179,33 @@ def _say_once(message: str) -> None:
     elif _rank() != '0':
         time.sleep(_WAIT_S)
     print(message, file=sys.stderr, flush=True)
+
+
+def _group() -> Any:
+    """torch.distributed, where this process is one of a group."""
+    torch = sys.modules.get('torch')
+    return torch.distributed if torch is not None and torch.distributed.is_initialized() else None
+
+
+def _leave_group() -> None:
+    """In order: gloo's threads, ended by the interpreter instead, can abort the process on its way out."""
+    group = _group()
+    if group is not None:
+        group.destroy_process_group()
+
+
+def _end_rank(code: int) -> int:
+    """After a failure the peers may hang, so the group cannot be left in order; the exit code must stand all the same."""
+    if _group() is None or code == EXIT_INTERRUPTED:
+        return code
+    _end_workers()
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()  # a checkpoint that is being written
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _end_workers() -> None:
