@@ -70,7 +70,7 @@ def load(path: str | Path, map_location: Any = 'cpu', trust: bool = False) -> di
         checkpoint = torch.load(path, map_location=map_location, weights_only=not trust)
     except pickle.UnpicklingError as error:
         raise UserError(_refusal(path, error)) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, ImportError, IndexError) as error:
+    except Exception as error:  # what damage makes an unpickler raise has no bound
         raise UserError(f'{path} is damaged or not a checkpoint: {_first_line(error)}') from error
     if not isinstance(checkpoint, dict):
         raise UserError(f'{path} holds a {type(checkpoint).__name__}; expected a checkpoint or a state dict')
@@ -80,17 +80,23 @@ def load(path: str | Path, map_location: Any = 'cpu', trust: bool = False) -> di
 def _verify(path: Path) -> None:
     if path.stat().st_size == 0:
         raise UserError(f'{path} is damaged: it is empty')
-    if not zipfile.is_zipfile(path):
-        if path.read_bytes()[:2] == b'PK':
-            raise UserError(f'{path} is damaged: its end is missing, as after a full disk or a power cut')
-        return  # torch's format before 1.6; the unpickler judges it
     try:
-        with zipfile.ZipFile(path) as archive:
-            bad_record = archive.testzip()
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
-        raise UserError(f'{path} is damaged: {error}') from error
+        bad_record = _bad_record(path)
+    except Exception as error:  # nor has what a damaged archive makes the reader raise
+        raise UserError(f'{path} is damaged: {_first_line(error)}') from error
     if bad_record:
-        raise UserError(f'{path} is damaged: the checksum of its record {bad_record} is wrong')
+        raise UserError(f'{path} is damaged: {bad_record}')
+
+
+def _bad_record(path: Path) -> str | None:
+    """What is wrong with the archive, by its checksums. None, too, for torch's format before 1.6: the unpickler judges."""
+    if not zipfile.is_zipfile(path):
+        with path.open('rb') as file:
+            is_cut = file.read(2) == b'PK'
+        return 'its end is missing, as after a full disk or a power cut' if is_cut else None
+    with zipfile.ZipFile(path) as archive:
+        record = archive.testzip()
+    return f'the checksum of its record {record} is wrong' if record else None
 
 
 def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
