@@ -8,7 +8,7 @@ import mmengine
 from mmengine.logging import MessageHub
 
 from seg.config import to_plain
-from seg.engine import bucket_order, checkpoint, rng
+from seg.engine import bucket_order, checkpoint, rng, schedules
 from seg.engine.step import unwrap
 from seg.errors import UserError
 from seg.models.weights import load_weights
@@ -42,6 +42,7 @@ def _meta(runner: Any) -> dict:
         world_size=runner.world_size,
         global_batch=runner.global_batch,
         steps_per_epoch=len(runner.train_dataloader),
+        max_iters=runner.max_iters,
         seed=runner.seed,
         epoch=runner.epoch,
         iter=runner.iter,
@@ -116,12 +117,28 @@ def resume_from(runner: Any, filename: str) -> None:
     runner.train_loop._epoch = state['meta']['epoch']
     runner.train_loop._iter = state['meta']['iter']
     _load_hub(runner.message_hub, state.get('message_hub', {}))
-    runner.optim_wrapper.load_state_dict(state['optimizer'])
-    for scheduler, saved in zip(runner.param_schedulers or [], state.get('param_schedulers', [])):
-        scheduler.load_state_dict(saved)
+    _load_schedules(runner, state)
     if not rng.restore(state.get('rng', [])):
         runner.logger.info('The checkpoint is of another number of processes: dropout draws anew, samples do not')
     runner.logger.info(f'Resumed from {filename}: epoch {runner.epoch}, step {runner.iter} of {runner.max_iters}')
+
+
+def _load_schedules(runner: Any, state: dict) -> None:
+    """The optimizer and the schedules, as saved; in a run of another length the schedules are planned anew."""
+    saved, planned = state.get('param_schedulers', []), seg_meta(state).get('max_iters', runner.max_iters)
+    if planned == runner.max_iters:
+        runner.optim_wrapper.load_state_dict(state['optimizer'])
+        for scheduler, values in zip(runner.param_schedulers or [], saved):
+            scheduler.load_state_dict(values)
+        return
+    rates = schedules.replay(runner, saved)
+    runner.optim_wrapper.load_state_dict(state['optimizer'])
+    for group, rate in zip(runner.optim_wrapper.optimizer.param_groups, rates):
+        group['lr'] = rate
+    runner.logger.info(
+        f'The run now has {runner.max_iters} steps, where {planned} were planned: the schedules go on as if it had been '
+        f'planned so from the start, at learning rate {rates[0]:.3e}'
+    )
 
 
 def seg_meta(state: dict) -> dict:
@@ -135,12 +152,12 @@ def _check_same_run(runner: Any, state: dict, filename: str) -> None:
             raise UserError(
                 f'{filename} has no {key!r}: it holds weights, not a run. Use load_from=... to start from it'
             )
-    model_keys, file_keys = set(unwrap(runner.model).state_dict()), set(state['state_dict'])
-    if model_keys != file_keys:
-        different = sorted(model_keys ^ file_keys)
+    different = sorted(_shapes(unwrap(runner.model).state_dict()) ^ _shapes(state['state_dict']))
+    if different:
         raise UserError(
-            f'{filename} is of another model: {len(different)} keys differ, the first {different[0]!r}. '
-            'Resume with the config it was made with, or start from its weights with load_from=...'
+            f'{filename} is of another model: {len({key for key, _ in different})} weights differ, the first '
+            f'{different[0][0]!r}. Resume with the config and the --cfg-options it was made with (the run folder holds the '
+            'resolved config), or start from its weights with load_from=...'
         )
     was, now = seg_meta(state).get('global_batch'), runner.global_batch
     if was is not None and was != now:
@@ -151,6 +168,10 @@ def _check_same_run(runner: Any, state: dict, filename: str) -> None:
     schedulers, saved = len(runner.param_schedulers or []), len(state.get('param_schedulers', []))
     if schedulers != saved:
         raise UserError(f'{filename} holds {saved} parameter schedulers, the config has {schedulers}')
+
+
+def _shapes(weights: dict) -> set[tuple[str, tuple[int, ...]]]:
+    return {(key, tuple(value.shape)) for key, value in weights.items()}
 
 
 def _load_hub(hub: MessageHub, state: dict) -> None:

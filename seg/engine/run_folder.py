@@ -61,8 +61,16 @@ def release() -> None:
     """Let go of the folders that this process holds: for programs that train several runs."""
     while _held:
         lock = _held.pop()
+        _remove_if_unused(Path(lock.name))
         fcntl.flock(lock, fcntl.LOCK_UN)
         lock.close()
+
+
+def _remove_if_unused(lock: Path) -> None:
+    """A run that was refused before it began leaves no folder behind."""
+    if [path.name for path in lock.parent.iterdir()] == [lock.name]:
+        lock.unlink()
+        lock.parent.rmdir()
 
 
 def leave_to_parent() -> None:

@@ -3,6 +3,8 @@
 import logging
 from typing import Any
 
+from mmengine.optim import ReduceOnPlateauParamScheduler
+
 
 def shorten_warmup(schedulers: list[dict], max_iters: int, logger: logging.Logger) -> list[dict]:
     """The schedulers with their step counts scaled down where the run ends before all of them have begun.
@@ -14,7 +16,10 @@ def shorten_warmup(schedulers: list[dict], max_iters: int, logger: logging.Logge
     if last_begin < max_iters:
         return schedulers
     factor = max_iters / 2 / last_begin
-    logger.info(f'The run has {max_iters} steps, but a schedule begins at {last_begin}: begins and ends x {factor:.3g}')
+    logger.info(
+        f'The run has {max_iters} steps, too few for a schedule that begins at {last_begin}: '
+        f'what begins or ends by step is brought forward, to {int(last_begin * factor)} and before'
+    )
     return [_scaled(config, factor) if config in by_step else config for config in schedulers]
 
 
@@ -23,3 +28,20 @@ def _scaled(config: dict, factor: float) -> dict[str, Any]:
     if 'begin' in steps and 'end' in steps:
         steps['end'] = max(steps['end'], steps['begin'] + 1)
     return {**config, **steps}
+
+
+def replay(runner: Any, saved: list[dict]) -> list[float]:
+    """Step the freshly built schedules to the run's place; the learning rate of each group there.
+
+    What ReduceOnPlateau has seen is not a matter of length, so its saved state is taken.
+    """
+    steps_per_epoch = len(runner.train_dataloader)
+    counted = [one for one in runner.param_schedulers or [] if not isinstance(one, ReduceOnPlateauParamScheduler)]
+    for step in range(1, runner.iter + 1):
+        for scheduler in counted:
+            if not scheduler.by_epoch or step % steps_per_epoch == 0:
+                scheduler.step()
+    for scheduler, values in zip(runner.param_schedulers or [], saved):
+        if isinstance(scheduler, ReduceOnPlateauParamScheduler):
+            scheduler.load_state_dict(values)
+    return [group['lr'] for group in runner.optim_wrapper.optimizer.param_groups]

@@ -259,3 +259,26 @@ def test_a_bar_on_a_terminal_only(data: Path, tmp_path: Path, terminal: bool, mo
     monkeypatch.setattr('sys.stderr', stderr)
     run(data, tmp_path / 'run')
     assert any('step' in text and '4' in text for text in written) is terminal
+
+
+def test_an_extended_run_is_planned_anew(data: Path, tmp_path: Path) -> None:
+    """The rule: the rate is what it would be had the run been planned so from the start."""
+    run(data, tmp_path / 'run')
+    run(data, tmp_path / 'run', resume='auto', **{'train_cfg.max_epochs': 4})
+    rates = {line['iter']: line['lr'] for line in scalars(tmp_path / 'run') if 'lr' in line}
+    # Of 8 cosine steps from 0.01 to 1e-5, the fifth is taken at (1 + cos(4 pi / 8)) / 2 = half the way down,
+    # the eighth at (1 + cos(7 pi / 8)) / 2.
+    assert rates[5] == pytest.approx(1e-5 + (0.01 - 1e-5) / 2, rel=1e-6)
+    assert rates[8] == pytest.approx(1e-5 + (0.01 - 1e-5) * (1 + math.cos(7 * math.pi / 8)) / 2, rel=1e-6)
+
+
+def test_a_checkpoint_of_another_width_is_refused_in_one_message(data: Path, tmp_path: Path) -> None:
+    run(data, tmp_path / 'run')
+    with pytest.raises(UserError, match=r'epoch_2\.pth is of another model: \d+ weights differ'):
+        run(data, tmp_path / 'run', resume='auto', **{'model.network.base_channels': 8})
+
+
+def test_a_refused_run_leaves_no_folder(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match='nowhere'):
+        run(data, tmp_path / 'run', **{'train_dataloader.dataset.data_root': '/nowhere'})
+    assert not (tmp_path / 'run').exists()
