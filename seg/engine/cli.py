@@ -38,9 +38,7 @@ def main(
     if _refused_before():
         return EXIT_USER
     try:
-        code = run(args) or 0
-        _leave_group()
-        return code
+        return _end_rank(run(args) or 0)
     except BaseException as error:  # noqa: BLE001, every failure ends here
         return _end_rank(_fail(error))
     finally:
@@ -187,16 +185,12 @@ def _group() -> Any:
     return torch.distributed if torch is not None and torch.distributed.is_initialized() else None
 
 
-def _leave_group() -> None:
-    """In order: gloo's threads, ended by the interpreter instead, can abort the process on its way out."""
-    group = _group()
-    if group is not None:
-        group.destroy_process_group()
-
-
 def _end_rank(code: int) -> int:
-    """After a failure the peers may hang, so the group cannot be left in order; the exit code must stand all the same."""
-    if _group() is None or code == EXIT_INTERRUPTED:
+    """End a process of a group here and now, with its exit code, after what is registered for the exit.
+
+    gloo's threads can abort it while the interpreter takes itself down, and after a failure the peers may hang.
+    """
+    if _group() is None:
         return code
     _end_workers()
     for thread in threading.enumerate():
