@@ -9,6 +9,7 @@ from mmengine.runner import EpochBasedTrainLoop as UpstreamEpochBasedTrainLoop
 from mmengine.runner import IterBasedTrainLoop as UpstreamIterBasedTrainLoop
 from mmengine.runner import TestLoop as UpstreamTestLoop
 from mmengine.runner import ValLoop as UpstreamValLoop
+from mmengine.runner.utils import calc_dynamic_intervals
 from torch import Tensor, nn
 
 from seg.engine.dataloader import build_eval_dataloader, build_train_dataloader
@@ -136,7 +137,7 @@ class IterBasedTrainLoop(_StepLoop, UpstreamIterBasedTrainLoop):
         self.val_interval = val_interval
         self.stop_training = False
         runner.visualizer.dataset_meta = self.dataloader.dataset.metainfo
-        self.dynamic_milestones, self.dynamic_intervals = _intervals(val_interval, dynamic_intervals)
+        self.dynamic_milestones, self.dynamic_intervals = calc_dynamic_intervals(val_interval, dynamic_intervals)
 
     @property
     def epoch(self) -> int:
@@ -164,12 +165,6 @@ class IterBasedTrainLoop(_StepLoop, UpstreamIterBasedTrainLoop):
         if self.runner.val_loop is not None and (due or last):
             self._validate()
         self._save_point(epoch_ended=False, last=last or self.stop_training)
-
-
-def _intervals(interval: int, dynamic: list[tuple[int, int]] | None) -> tuple[list[int], list[int]]:
-    from mmengine.runner.utils import calc_dynamic_intervals
-
-    return calc_dynamic_intervals(interval, dynamic)
 
 
 class _EvalLoop:
