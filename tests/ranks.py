@@ -210,7 +210,11 @@ def _group(rank: int, size: int, store: str, timeout_s: float) -> Iterator[None]
     torch.set_default_dtype(torch.float32)
     torch.manual_seed(0)
     limit = timedelta(seconds=timeout_s + 2 * GRACE_S)  # the parent's time limit comes first: it shows the stacks
-    dist.init_process_group('gloo', init_method=f'file://{store}', rank=rank, world_size=size, timeout=limit)
+    shared = dist.FileStore(store, size)
+    dist.init_process_group('gloo', store=shared, rank=rank, world_size=size, timeout=limit)
+    # A rank that fails at once would close its connections on a rank that still makes them.
+    shared.set(f'connected {rank}', '')
+    shared.wait([f'connected {other}' for other in range(size)], limit)
     try:
         yield
     finally:

@@ -101,7 +101,8 @@ def test_a_killed_rank_ends_all(start: Callable[..., Run], phase: str) -> None:
     assert code == 128 + signal.SIGKILL
     assert run.log.count('SIGKILL') == 1
     if phase == 'checkpoint':
-        assert checkpoint.load(checkpoint.by_age(run.work_dir)[0])['meta']['epoch'] == 1
+        # Written beside the steps: step 3 may begin before the file of step 2 has its name, or after.
+        assert checkpoint.load(checkpoint.by_age(run.work_dir)[0])['meta']['iter'] in (1, 2)
 
 
 @pytest.mark.parametrize('phase', ['data', 'forward', 'backward'])
