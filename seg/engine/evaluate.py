@@ -1,5 +1,7 @@
 """One batch of validation: what the metric reads, and what the batch adds to the validation loss."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,37 +23,42 @@ def evaluate_batch(model: Model, batch: dict, precision: str, meter: 'LossMeter'
 
 
 class LossMeter:
-    """The validation loss over the data set: sums over sums, so that it does not move with batch size or rank count."""
+    """The validation loss over the data set: sums over sums, the same bits for any batch size, rank count and order.
+
+    Floating point sums depend on their order, so each sample's are kept and added up exactly at the end (`math.fsum`).
+    """
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self._sums: Tensor | None = None  # row 0: numerators, row 1: denominators; float64, on the device
+        self._rows: list[Tensor] = []  # of each sample (2, losses): numerators, denominators; float64, on the device
 
     def update(self, losses: dict[str, Tensor]) -> None:
         """Add each loss's [sum, denominator], by name. Nothing, where a sample had no label."""
-        if not losses:
-            return
-        self._names = list(losses)
-        sums = torch.stack(list(losses.values()), dim=1)
-        self._sums = sums if self._sums is None else self._sums + sums
+        if losses:
+            self._names = list(losses)
+            self._rows.append(torch.stack(list(losses.values()), dim=1))
 
     def compute(self) -> dict[str, float]:
-        """`val_loss` and each loss by name, over all ranks. Empty where no image had a mask."""
-        sums = self._gathered()
-        if sums is None:
+        """`val_loss` and each loss by name, over all ranks, which must all call it. Empty where no image had a mask."""
+        rows = self._gathered()
+        if not rows:
             return {}
-        losses = (sums[0] / sums[1].clamp(min=1e-12)).tolist()
+        numerators, denominators = ([_sum(column) for column in zip(*part)] for part in zip(*rows))
+        losses = [total / max(whole, 1e-12) for total, whole in zip(numerators, denominators)]
         return {'val_loss': sum(losses), **{f'val_{name}': loss for name, loss in zip(self._names, losses)}}
 
-    def _gathered(self) -> Tensor | None:
+    def _gathered(self) -> list[list[list[float]]]:
+        """Of each sample of all ranks: numerators, denominators."""
+        own = (self._names, torch.stack(self._rows).tolist() if self._rows else [])
         if get_world_size() == 1:
-            return self._sums
-        rows: list = [None] * get_world_size()
+            return own[1]
         # A rank can be without images, so the shape is not known everywhere; a few numbers by object gather.
-        own = None if self._sums is None else (self._names, self._sums.cpu())
-        torch.distributed.all_gather_object(rows, own)
-        present = [row for row in rows if row is not None]
-        if not present:
-            return None
-        self._names = present[0][0]
-        return torch.stack([sums for _, sums in present]).sum(dim=0)
+        parts: list = [None] * get_world_size()
+        torch.distributed.all_gather_object(parts, own)
+        self._names = next((names for names, _ in parts if names), [])
+        return [row for _, rows in parts for row in rows]
+
+
+def _sum(values: Sequence[float]) -> float:
+    """The correctly rounded sum, whatever the order; infinite or not a number where one of them is."""
+    return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)

@@ -1,5 +1,6 @@
 """The validation loss, and the walk of a batch: any model with the protocol's methods will do."""
 
+import math
 from typing import Any
 
 import pytest
@@ -23,6 +24,25 @@ def test_the_loss_is_sums_over_sums() -> None:
     # (6 + 0) / (2 + 4) = 1, where the mean of means would be 1.5; (1 + 2) / (1 + 1) = 1.5
     assert meter.compute() == dict(val_loss=2.5, val_loss_a=1.0, val_loss_b=1.5)
     assert LossMeter().compute() == {}
+
+
+def test_the_order_of_the_images_does_not_move_a_bit_of_it() -> None:
+    # 1e16 has steps of 2: added to it one by one the ones are lost, among themselves they are 2.
+    found = []
+    for totals in ([1.0, 1e16, 1.0], [1e16, 1.0, 1.0], [1.0, 1.0, 1e16]):
+        meter = LossMeter()
+        for total in totals:
+            meter.update(dict(loss_a=sums(total, 1)))
+        found.append(meter.compute()['val_loss'])
+    assert found == [(1e16 + 2) / 3] * 3
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf')])
+def test_a_loss_that_is_not_finite_stays_so(value: float) -> None:
+    meter = LossMeter()
+    for total in (1.0, value, value):
+        meter.update(dict(loss_a=sums(total, 1)))
+    assert not math.isfinite(meter.compute()['val_loss'])
 
 
 def meter_of_a_rank() -> dict[str, float]:
@@ -72,5 +92,4 @@ def test_a_segmentor_is_scored_at_the_size_of_the_mask(labelled: bool) -> None:
     assert set(sample) == ({'pred', 'label'} if labelled else {'pred'})
     if labelled:
         # The mask is shrunk to the logits' 8x8: its upper 4 of 16 rows are 2 rows of 8 pixels.
-        assert meter._sums is not None
-        assert meter._sums[1].tolist() == [16.0]
+        assert meter._rows[0][1].tolist() == [16.0]
