@@ -13,6 +13,7 @@ from mmengine.optim import OptimWrapper as UpstreamOptimWrapper
 from torch.optim import Optimizer
 
 from seg.engine.precision import autocast, precision_name
+from seg.engine.zero import shard_optimizer
 from seg.errors import UserError
 from seg.registry import OPTIM_WRAPPERS
 
@@ -23,7 +24,8 @@ class OptimWrapper(UpstreamOptimWrapper):
 
     `accumulative_counts` micro-batches make one step. `clip_grad` is MMEngine's: `dict(max_norm=1.0)` or
     `dict(type='value', clip_value=0.5)`. `skip_nonfinite` leaves out up to so many steps whose loss is not finite, where
-    0 stops the run; to know, the device is waited for at each step.
+    0 stops the run; to know, the device is waited for at each step. `zero` spreads the optimizer's state over the ranks
+    (`seg.engine.zero`).
     """
 
     precision = 'fp32'
@@ -34,9 +36,11 @@ class OptimWrapper(UpstreamOptimWrapper):
         accumulative_counts: int = 1,
         clip_grad: dict | None = None,
         skip_nonfinite: int = 0,
+        zero: bool = False,
     ) -> None:
         if not isinstance(accumulative_counts, int) or accumulative_counts < 1:
             raise UserError(f'optim_wrapper.accumulative_counts is {accumulative_counts!r}; expected an integer >= 1')
+        optimizer = shard_optimizer(optimizer) if zero else optimizer
         super().__init__(optimizer, accumulative_counts=1, clip_grad=None if clip_grad is None else dict(clip_grad))
         self.micro_batches = accumulative_counts
         self.grad_norm: torch.Tensor | None = None
@@ -81,8 +85,9 @@ class AmpOptimWrapper(OptimWrapper):
         accumulative_counts: int = 1,
         clip_grad: dict | None = None,
         skip_nonfinite: int = 0,
+        zero: bool = False,
     ) -> None:
-        super().__init__(optimizer, accumulative_counts, clip_grad, skip_nonfinite)
+        super().__init__(optimizer, accumulative_counts, clip_grad, skip_nonfinite, zero)
         self.precision = precision_name(dtype)
         device = optimizer.param_groups[0]['params'][0].device.type
         self._fixed_scale = float(loss_scale) if isinstance(loss_scale, (int, float)) else None
