@@ -35,8 +35,6 @@ def main(
 ) -> int:
     """The exit code of `run(parser.parse_args(argv))`; None means 0."""
     args = parser.parse_args(argv)
-    if _refused_before():
-        return EXIT_USER
     try:
         return _end_rank(run(args) or 0)
     except BaseException as error:  # noqa: BLE001, every failure ends here
@@ -154,12 +152,6 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
 
 def _rank() -> str:
     return os.environ.get('RANK') or os.environ.get('SLURM_PROCID') or os.environ.get('OMPI_COMM_WORLD_RANK') or '0'
-
-
-def _refused_before() -> bool:
-    """After a restart by the launcher: whether an earlier attempt told the user to change something."""
-    restarted = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') != '0'
-    return restarted and ERROR_DIR in os.environ and any(Path(os.environ[ERROR_DIR]).iterdir())
 
 
 def _say_once(message: str) -> None:

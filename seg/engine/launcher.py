@@ -14,20 +14,20 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seg.engine.cli import ERROR_DIR, EXIT_INTERRUPTED, EXIT_USER, main, parser_for_test, parser_for_train
 from seg.engine.cores import threads_per_process, usable_cores
 from seg.errors import UserError
 
 if TYPE_CHECKING:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 TOOLS = Path(__file__).resolve().parents[2] / 'tools'
 LAUNCHER_PID = 'SEG_LAUNCHER_PID'  # the ranks watch this process
 DEFAULT_PORT = 29500  # torch's and OpenMMLab's
-_SAME_MOMENT_S = 2  # failures this close to the first can be its cause
-_GRACE_S = 12  # between SIGTERM and SIGKILL
+_MEETING_S = 900  # what the machines of a job have to come together
+_LOOK_S = 0.1  # between two looks at the ranks
 
 
 @dataclass(frozen=True)
@@ -62,27 +62,45 @@ def launch(script: Sequence[str], job: Job) -> int:
 
 
 def _start(script: Sequence[str], job: Job, folder: str) -> None:
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    from seg.engine.agent import Agent
 
     if job.node_rank == 0:
         _refuse_taken_port(job)
     _quieten_elastic()
-    config = LaunchConfig(
-        min_nodes=job.nodes,
-        max_nodes=job.nodes,
-        nproc_per_node=job.nproc,
-        run_id=f'seg-{job.port}',
-        rdzv_backend='static',
-        rdzv_endpoint=f'{job.address}:{job.port}',
-        rdzv_configs={'rank': job.node_rank},
-        local_addr=job.address if job.nodes == 1 else None,
-        logs_specs=DefaultLogsSpecs(log_dir=folder),
-        max_restarts=job.max_restarts,
-    )
     # torch fills ${local_rank} into arguments, and so makes $ of $$
     arguments = [argument.replace('$', '$$') for argument in ('-u', *script)]
-    elastic_launch(config, sys.executable)(*arguments)
+    result = Agent(**_specs(arguments, job, folder)).run()
+    if result.is_failed():
+        raise ChildFailedError(script[0], result.failures)
+
+
+def _specs(arguments: Sequence[str], job: Job, folder: str) -> dict[str, Any]:
+    """What torch's agent wants to be told: what to run, and how its machines meet."""
+    from torch.distributed.elastic.agent.server.api import WorkerSpec
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.elastic.rendezvous import RendezvousParameters
+    from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import create_rdzv_handler
+
+    local_addr = job.address if job.nodes == 1 else None
+    endpoint, run_id = f'{job.address}:{job.port}', f'seg-{job.port}'
+    meeting = RendezvousParameters(
+        'static', endpoint, run_id, job.nodes, job.nodes, local_addr, rank=job.node_rank, timeout=_MEETING_S
+    )
+    spec = WorkerSpec(
+        role='default_role',
+        local_world_size=job.nproc,
+        entrypoint=sys.executable,
+        args=tuple(arguments),
+        rdzv_handler=create_rdzv_handler(meeting),
+        max_restarts=job.max_restarts,
+        monitor_interval=_LOOK_S,
+        master_addr=job.address,
+        master_port=job.port,
+        local_addr=local_addr,
+    )
+    return dict(spec=spec, logs_specs=DefaultLogsSpecs(log_dir=folder))
 
 
 def free_port() -> int:
@@ -109,7 +127,9 @@ def _set_environment(job: Job, folder: Path) -> None:
     os.environ[ERROR_DIR] = str(notes)
     os.environ[LAUNCHER_PID] = str(os.getpid())
     os.environ.setdefault('OMP_NUM_THREADS', str(threads_per_process(usable_cores(), job.nproc)))
-    os.environ.setdefault('TORCH_ELASTIC_SHUTDOWN_TIMEOUT', str(_GRACE_S))
+    # Under nohup a closed terminal must not end the run; torch would listen to the signal all the same.
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    os.environ['TORCHELASTIC_SIGNALS_TO_HANDLE'] = f'SIGTERM,SIGINT,SIGQUIT{"" if ignored else ",SIGHUP"}'
 
 
 def _quieten_elastic() -> None:
@@ -120,34 +140,13 @@ def _quieten_elastic() -> None:
 
 
 def _report(error: 'ChildFailedError') -> int:
+    from seg.engine.agent import describe, first_failure
+
     rank, failure = first_failure(error.failures)
     code = failure.exitcode
-    if code == EXIT_USER:  # the rank has said what to change
-        return code
-    if code > 0:
-        print(f'rank {rank} failed with exit code {code}', file=sys.stderr)
-        return code
-    print(f'rank {rank} (process {failure.pid}) was killed by {failure.signal_name()}', file=sys.stderr)
-    return 128 - code
-
-
-def first_failure(failures: Mapping[int, 'ProcessFailure']) -> tuple[int, 'ProcessFailure']:
-    """The rank that is the cause: the others' collectives break, and torch ends them by SIGTERM.
-
-    Torch's times are whole seconds, so of those at the same moment an error that was explained comes first, then a
-    death by signal, then the order in which they were seen.
-    """
-    first = min(failure.timestamp for failure in failures.values())
-    near = [item for item in failures.items() if item[1].timestamp - first <= _SAME_MOMENT_S]
-    return min(near, key=lambda item: _as_cause(item[1].exitcode))
-
-
-def _as_cause(code: int) -> int:
-    if code == EXIT_USER:
-        return 0
-    if code == -signal.SIGTERM:
-        return 3
-    return 1 if code < 0 else 2
+    if code != EXIT_USER:  # then the rank has said what to change
+        print(describe(rank, failure), file=sys.stderr)
+    return code if code > 0 else 128 - code
 
 
 # ---- the command line ----

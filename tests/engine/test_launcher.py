@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 from seg.engine import launcher
-from seg.engine.launcher import Job, first_failure, job_from, launch, rank_arguments
+from seg.engine.agent import first_failure
+from seg.engine.launcher import Job, job_from, launch, rank_arguments
 from seg.errors import UserError
 
 REPO = Path(launcher.__file__).resolve().parents[2]
@@ -82,7 +84,7 @@ def test_each_rank_gets_its_arguments_and_its_place(start: Callable[..., int], t
     [
         ('sys.exit(2) if rank == "1" else time.sleep(60)', 2, ''),
         ('sys.exit(7) if rank == "0" else time.sleep(60)', 7, 'rank 0 failed with exit code 7\n'),
-        ('os.kill(os.getpid(), signal.SIGKILL) if rank == "1" else time.sleep(60)', 128 + 9, 'was killed by SIGKILL\n'),
+        ('os.kill(os.getpid(), signal.SIGKILL) if rank == "1" else time.sleep(60)', 128 + 9, 'when memory runs out\n'),
     ],
 )
 def test_the_first_failed_ranks_code_is_ours_and_the_cause_is_one_line(
@@ -94,7 +96,9 @@ def test_the_first_failed_ranks_code_is_ours_and_the_cause_is_one_line(
     assert error.count('\n') == bool(said)
 
 
-def test_a_failed_group_is_started_again_as_often_as_asked(start: Callable[..., int], tmp_path: Path) -> None:
+def test_a_failed_group_is_started_again_as_often_as_asked(
+    start: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     script = """
         attempt = os.environ['TORCHELASTIC_RESTART_COUNT']
         open(os.path.join(os.environ['FOLDER'], rank + attempt), 'w')
@@ -104,6 +108,25 @@ def test_a_failed_group_is_started_again_as_often_as_asked(start: Callable[..., 
     """
     assert start(script, max_restarts=3) == 0
     assert {path.name for path in tmp_path.iterdir()} == {'a script.py', '00', '10', '01', '11'}
+    said = capfd.readouterr().err
+    assert re.fullmatch(r'rank 1 .* was killed by SIGKILL.*; starting all ranks anew, restart 1 of 3\n', said)
+
+
+@pytest.mark.parametrize(
+    ('end', 'code'),
+    [('sys.exit(2)', 2), ('sys.exit(143)', 143), ('os.kill(os.getpid(), signal.SIGTERM)', 143)],
+)
+def test_what_was_refused_or_stopped_is_not_started_again(
+    start: Callable[..., int], tmp_path: Path, end: str, code: int
+) -> None:
+    script = f"""
+        open(os.path.join(os.environ['FOLDER'], rank + os.environ['TORCHELASTIC_RESTART_COUNT']), 'w')
+        while not os.path.exists(os.path.join(os.environ['FOLDER'], '10')):
+            time.sleep(0.01)
+        {end} if rank == '0' else time.sleep(60)
+    """
+    assert start(script, max_restarts=3) == code
+    assert {path.name for path in tmp_path.iterdir()} == {'a script.py', '00', '10'}
 
 
 @pytest.mark.parametrize(('sent', 'code'), [('SIGINT', 130), ('SIGTERM', 143)])

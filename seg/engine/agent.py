@@ -1,0 +1,116 @@
+"""Torch's elastic agent with the rules that its own lacks: which failures are not started anew, how long the end of a run
+may take, and one line for each restart."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+from seg.engine.cli import EXIT_USER
+
+GRACE_S = 12  # what the other ranks get once one has ended, before SIGKILL; their own watchdogs take 10
+_PATIENCE_S = 600.0  # what all ranks get to end a run that is to stop: a step or a validation, and a checkpoint
+_SAME_MOMENT_S = 2  # failures this close to the first can be its cause
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Agent(LocalElasticAgent):
+    """Starts the ranks of this machine and watches them.
+
+    A run that was stopped by a signal, or that told its user to change something, is not started anew. Each restart is
+    told to `say`, with its cause.
+    """
+
+    def __init__(self, *args: Any, say: Callable[[str], None] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._say = say or _to_stderr
+        self._patience_s = _PATIENCE_S
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        if self._pcontext is not None and any(process.poll() for process in self._processes()):
+            self._pcontext.close(timeout=GRACE_S)  # torch's own call of it, which comes next, would wait 30 s
+        result = super()._monitor_workers(worker_group)
+        if result.state == WorkerState.FAILED and self._remaining_restarts:
+            self._judge(result.failures)
+        return result
+
+    def _judge(self, failures: Mapping[int, ProcessFailure]) -> None:
+        rank, failure = first_failure(failures)
+        if is_final(failure.exitcode):
+            self._remaining_restarts = 0
+            return
+        most = self._worker_group.spec.max_restarts
+        number = most - self._remaining_restarts + 1
+        self._say(f'{describe(rank, failure)}; starting all ranks anew, restart {number} of {most}')
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = GRACE_S) -> None:
+        """Ranks that were told to stop end by themselves, after the step at hand; a second signal shortens the wait."""
+        patience_s, self._patience_s = self._patience_s, GRACE_S
+        running = [process for process in self._processes() if process.poll() is None]
+        for process in running:
+            # A frozen process (SIGSTOP) must run again to stop.
+            for number in (death_sig, signal.SIGCONT):
+                os.killpg(process.pid, number)
+        _wait_for_all(running, patience_s)
+        super()._shutdown(signal.SIGKILL, timeout)
+
+    def _processes(self) -> list[Any]:
+        handlers = getattr(self._pcontext, 'subprocess_handlers', {})  # none before they are started
+        return [handler.proc for handler in handlers.values()]
+
+
+def _wait_for_all(processes: list[Any], patience_s: float) -> None:
+    """Until all have ended, or `patience_s` seconds have passed, or `GRACE_S` since the first ended."""
+    deadline = time.monotonic() + patience_s
+    while (running := sum(process.poll() is None for process in processes)) and time.monotonic() < deadline:
+        if running < len(processes):
+            deadline = min(deadline, time.monotonic() + GRACE_S)
+            processes = [process for process in processes if process.poll() is None]
+        time.sleep(0.05)
+
+
+def is_final(code: int) -> bool:
+    """Whether a rank that ended so must not be started again: it was stopped, or has told the user what to change."""
+    return code == EXIT_USER or code in [128 + number for number in _STOPS] or code in [-number for number in _STOPS]
+
+
+def first_failure(failures: Mapping[int, ProcessFailure]) -> tuple[int, ProcessFailure]:
+    """The rank that is the cause: the others' collectives break, and torch ends them by SIGTERM.
+
+    Torch's times are whole seconds, so of those at the same moment an error that was explained comes first, then a
+    death by signal, then the order in which they were seen.
+    """
+    first = min(failure.timestamp for failure in failures.values())
+    near = [item for item in failures.items() if item[1].timestamp - first <= _SAME_MOMENT_S]
+    return min(near, key=lambda item: _as_cause(item[1].exitcode))
+
+
+def _as_cause(code: int) -> int:
+    if code == EXIT_USER:
+        return 0
+    if code == -signal.SIGTERM:
+        return 3
+    return 1 if code < 0 else 2
+
+
+def describe(rank: int, failure: ProcessFailure) -> str:
+    """What became of a rank, in words."""
+    code = failure.exitcode
+    if code > 128 and code - 128 in _STOPS:
+        return f'rank {rank} was stopped by {signal.Signals(code - 128).name}'
+    if code > 0:
+        return f'rank {rank} failed with exit code {code}'
+    cause = f'rank {rank} (process {failure.pid}) was killed by {failure.signal_name()}'
+    if code == -signal.SIGKILL:
+        cause += ', as the system does when memory runs out'
+    return cause
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
