@@ -3,6 +3,7 @@
 The run's parts are the real ones, in a temporary folder that is gone afterwards.
 """
 
+import os
 import resource
 import shutil
 import tempfile
@@ -48,13 +49,13 @@ def check_run(config: Config) -> list[str]:
 
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """One for all ranks, removed by the first."""
+    """One name for all ranks, removed by the first of each machine."""
     names = [tempfile.mkdtemp(prefix='seg_check_') if get_rank() == 0 else '']
     broadcast_object_list(names)
     try:
         yield Path(names[0])
     finally:
-        if get_rank() == 0:
+        if os.environ.get('LOCAL_RANK', '0') == '0':
             shutil.rmtree(names[0], ignore_errors=True)
 
 

@@ -1,6 +1,7 @@
 """A run's state: what goes into a checkpoint, and how a run goes on from one."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from mmengine.logging import MessageHub
 
 from seg.config import to_plain
 from seg.engine import bucket_order, checkpoint, rng, schedules
+from seg.engine.first_rank import read_on_first
 from seg.engine.step import unwrap
 from seg.errors import UserError
 from seg.models.weights import load_weights
@@ -42,6 +44,7 @@ def _meta(runner: Any) -> dict:
         world_size=runner.world_size,
         global_batch=runner.global_batch,
         steps_per_epoch=len(runner.train_dataloader),
+        images=len(runner.train_dataloader.dataset),
         max_iters=runner.max_iters,
         seed=runner.seed,
         epoch=runner.epoch,
@@ -99,7 +102,7 @@ def load_or_resume(runner: Any, load_from: str | None, resume: bool) -> None:
 
 def load_weights_from(runner: Any, filename: str) -> dict:
     """Load what fits of the weights in a file, ours or another's; log what did not. Returns the file's content."""
-    state = checkpoint.load(filename, trust=runner.trust_checkpoint)
+    state = read_on_first(partial(checkpoint.load, filename, trust=runner.trust_checkpoint))
     state.setdefault('state_dict', state if 'meta' not in state else {})
     runner.call_hook('after_load_checkpoint', checkpoint=state)
     report = load_weights(unwrap(runner.model), state['state_dict'])
@@ -109,7 +112,9 @@ def load_weights_from(runner: Any, filename: str) -> dict:
 
 
 def resume_from(runner: Any, filename: str) -> None:
-    state = runner.take_preloaded(filename) or checkpoint.load(filename, trust=runner.trust_checkpoint)
+    state = runner.take_preloaded(filename) or read_on_first(
+        partial(checkpoint.load, filename, trust=runner.trust_checkpoint)
+    )
     _check_same_run(runner, state, filename)
     bucket_order.settle(runner.model)
     runner.call_hook('after_load_checkpoint', checkpoint=state)
@@ -159,15 +164,31 @@ def _check_same_run(runner: Any, state: dict, filename: str) -> None:
             f'{different[0][0]!r}. Resume with the config and the --cfg-options it was made with (the run folder holds the '
             'resolved config), or start from its weights with load_from=...'
         )
-    was, now = seg_meta(state).get('global_batch'), runner.global_batch
+    _check_same_data(runner, seg_meta(state), filename)
+    schedulers, saved = len(runner.param_schedulers or []), len(state.get('param_schedulers', []))
+    if schedulers != saved:
+        raise UserError(f'{filename} holds {saved} parameter schedulers, the config has {schedulers}')
+
+
+def _check_same_data(runner: Any, saved: dict, filename: str) -> None:
+    """The same place must hold the same images."""
+    was, now = saved.get('global_batch'), runner.global_batch
     if was is not None and was != now:
         raise UserError(
             f'{filename} was made with a global batch of {was}, this run has {now} '
             f'({runner.world_size} process(es)). Set train_dataloader.batch_size so that they agree'
         )
-    schedulers, saved = len(runner.param_schedulers or []), len(state.get('param_schedulers', []))
-    if schedulers != saved:
-        raise UserError(f'{filename} holds {saved} parameter schedulers, the config has {schedulers}')
+    loader = runner.train_dataloader
+    for key, now, what in (
+        ('images', len(loader.dataset), 'training images'),
+        ('steps_per_epoch', len(loader), 'steps an epoch'),
+    ):
+        was = saved.get(key, now)
+        if was != now:
+            raise UserError(
+                f'{filename} was made with {was} {what}, this run has {now}: it could not go on where it was. Bring back '
+                'the data and drop_last as they were, or start from its weights with load_from=...'
+            )
 
 
 def _shapes(weights: dict) -> set[tuple[str, tuple[int, ...]]]:

@@ -11,7 +11,7 @@ from mmengine.config import Config
 from mmengine.dist import get_rank
 
 from seg.config import load_for_training
-from seg.engine import checkpoint, gate, resume, run_folder
+from seg.engine import continuation, gate, run_folder
 from seg.engine.check import check_run
 from seg.engine.class_weight import fill_class_weights
 from seg.engine.folds import apply_fold
@@ -20,7 +20,6 @@ from seg.engine.launch import setup_process
 from seg.engine.precision import DTYPES, default_amp
 from seg.engine.report import write_report
 from seg.engine.runner import SegRunner
-from seg.errors import UserError
 
 
 @dataclass
@@ -58,8 +57,9 @@ def train(
         run.custom_hooks = [*(run.get('custom_hooks') or []), dict(type='InjectHook', fault=inject)]
     run_folder.claim(run.work_dir, resume=bool(resume))
     try:
+        found = continuation.prepare(run, resume, trust_checkpoint)
         gate.require(run)
-        runner = build_runner(run, resume, launcher, trust_checkpoint)
+        runner = build_runner(run, launcher, trust_checkpoint, found)
         with closing(runner):
             runner.train()
             return _result(runner)
@@ -131,47 +131,17 @@ def apply_flags(
         config.optim_wrapper = options
 
 
-def build_runner(config: Config, resume_from: str | bool | None, launcher: str, trust: bool = False) -> SegRunner:
-    """A runner whose config holds what was found: the checkpoint to go on from, its seed, the class weights."""
+def build_runner(
+    config: Config, launcher: str = 'none', trust: bool = False, found: continuation.Found | None = None
+) -> SegRunner:
+    """A runner whose config holds what was found out: the class weights, the checkpoint to go on from."""
     config.launcher = launcher
-    found = _find_checkpoint(config.work_dir, resume_from, trust)
-    if found is not None:
-        config.load_from, config.resume = str(found[0]), True
-        _adopt_seed(config, found[1])
     fill_class_weights(config)
     runner = SegRunner.from_cfg(config)
     runner.trust_checkpoint = trust
     if found is not None:
         runner.preloaded[str(found[0])] = found[1]
     return runner
-
-
-def _find_checkpoint(work_dir: str, wanted: str | bool | None, trust: bool) -> tuple[Path, dict] | None:
-    if not wanted:
-        return None
-    if wanted not in (True, 'auto'):
-        return Path(str(wanted)), checkpoint.load(str(wanted), trust=trust)
-    found = resume.newest_good(work_dir, warn=_say, trust=trust)
-    if found is None:
-        _say(f'--resume: no checkpoint in {work_dir} yet, so the run starts at its beginning')
-    return found
-
-
-def _say(text: str) -> None:
-    if get_rank() == 0:
-        print(text, flush=True)
-
-
-def _adopt_seed(config: Config, state: dict) -> None:
-    """A resumed run deals the data that the first start dealt: with that start's seed."""
-    saved = (state.get('meta') or {}).get('seed')
-    randomness = dict(config.get('randomness') or {})
-    asked = randomness.get('seed')
-    if saved is None or asked == saved:
-        return
-    if asked is not None:
-        raise UserError(f'randomness.seed is {asked}, but the run to resume was started with seed {saved}')
-    config.randomness = dict(randomness, seed=saved)
 
 
 def _result(runner: SegRunner) -> TrainResult:

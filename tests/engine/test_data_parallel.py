@@ -147,7 +147,7 @@ def test_fewer_than_two_gpus_are_said_once_and_the_run_is_plain(
 ) -> None:
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 0)
     config = tiny_config(make_data(tmp_path / 'data'), tmp_path / 'run', model_wrapper_cfg=dict(type='DataParallel'))
-    runner = build_runner(config, None, 'none')
+    runner = build_runner(config)
     runner.train()
     assert type(runner.model) is Segmentor
     log = next((tmp_path / 'run').glob('*/*.log')).read_text()

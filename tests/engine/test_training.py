@@ -164,7 +164,7 @@ def test_an_option_trains_and_is_resumed(data: Path, tmp_path: Path, name: str) 
 
 def test_what_options_do(data: Path, tmp_path: Path) -> None:
     """The effects that a finished run does not show."""
-    scaled = build_runner(tiny_config(data, tmp_path / 'a', **OPTIONS['scaled rate']), None, 'none')
+    scaled = build_runner(tiny_config(data, tmp_path / 'a', **OPTIONS['scaled rate']))
     scaled.train()
     assert scaled.global_batch == 4
     first = next(line for line in scalars(tmp_path / 'a') if 'lr' in line)
@@ -182,7 +182,7 @@ def test_what_options_do(data: Path, tmp_path: Path) -> None:
 def test_weights_of_another_class_count_load_in_part(data: Path, tmp_path: Path) -> None:
     result = run(data, tmp_path / 'two')
     changes = {'model.num_classes': 3, 'load_from': str(result.last_checkpoint)}
-    runner = build_runner(tiny_config(data, tmp_path / 'three', **changes), None, 'none')
+    runner = build_runner(tiny_config(data, tmp_path / 'three', **changes))
     runner.train()
     log = next((tmp_path / 'three').glob('*/*.log')).read_text()
     assert 'network.head.weight' in log
@@ -239,10 +239,10 @@ def test_the_network_is_compiled_in_place(data: Path, tmp_path: Path, monkeypatc
 
 def test_switches_of_torch(data: Path, tmp_path: Path) -> None:
     fast = {'env_cfg': dict(cudnn_benchmark=True)}
-    build_runner(tiny_config(data, tmp_path / 'fast', **fast), None, 'none')
+    build_runner(tiny_config(data, tmp_path / 'fast', **fast))
     assert torch.backends.cudnn.benchmark
     try:
-        build_runner(tiny_config(data, tmp_path / 'same', **{'randomness.deterministic': 'warn'}), None, 'none')
+        build_runner(tiny_config(data, tmp_path / 'same', **{'randomness.deterministic': 'warn'}))
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
         assert not torch.backends.cudnn.benchmark

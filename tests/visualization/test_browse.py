@@ -45,7 +45,7 @@ def test_they_are_what_the_training_loader_delivers(root: Path, tmp_path: Path, 
     }
     config = config_of(root, tmp_path, **changes)
     shown = list(deal(build_loader(config, 'train'), epoch=1, number=8))
-    loader = build_runner(config, None, 'none').train_loop.dataloader  # type: ignore[union-attr]
+    loader = build_runner(config).train_loop.dataloader  # type: ignore[union-attr]
     loader.batch_sampler.set_position(len(loader))  # where the second epoch starts
     batches = list(loader)
     inputs = torch.cat([batch['inputs'] for batch in batches])

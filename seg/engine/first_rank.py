@@ -1,0 +1,73 @@
+"""What the first rank reads for all ranks: a run's folder is on its machine, and need not be on another."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from mmengine.dist import get_rank, get_world_size
+from torch import Tensor
+
+from seg.errors import UserError
+
+T = TypeVar('T')
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Stands for the tensor that follows, in what is sent as an object."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def read_on_first(read: Callable[[], T]) -> T:
+    """`read()` of rank 0, on every rank, its tensors on the CPU. Every rank must call it.
+
+    The UserError that it may raise is raised on every rank.
+    """
+    if get_world_size() == 1:
+        return read()
+    tensors: list[Tensor] = []
+    message: list[Any] = [_take_out(_outcome(read), tensors) if get_rank() == 0 else None]
+    dist.broadcast_object_list(message, src=0, device=torch.device('cpu'))
+    outcome = _put_in(message[0], iter(tensors) if get_rank() == 0 else None)
+    if isinstance(outcome, UserError):
+        raise outcome
+    return outcome
+
+
+def _outcome(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except UserError as error:
+        return error
+
+
+def _take_out(value: Any, tensors: list[Tensor]) -> Any:
+    """`value` with a `_Place` for each dense tensor, which is appended to `tensors`: pickling would copy it twice."""
+    if isinstance(value, Tensor) and value.layout == torch.strided and not value.is_quantized:
+        tensors.append(value.detach().cpu())
+        return _Place(tuple(value.shape), value.dtype)
+    return _rebuilt(value, lambda item: _take_out(item, tensors))
+
+
+def _put_in(value: Any, sent: Any) -> Any:
+    """`value` with a tensor for each `_Place`, broadcast in the order of `_take_out`."""
+    if not isinstance(value, _Place):
+        return _rebuilt(value, lambda item: _put_in(item, sent))
+    tensor = torch.empty(value.shape, dtype=value.dtype) if sent is None else next(sent).contiguous()
+    if tensor.numel():
+        dist.broadcast(tensor.reshape(-1).view(torch.uint8), src=0)  # as bytes: gloo does not know every type
+    return tensor
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Plain dicts, lists and tuples with `change` applied to what they hold; anything else as it is."""
+    if type(value) in (dict, OrderedDict):
+        return type(value)((key, change(item)) for key, item in value.items())
+    if type(value) in (list, tuple):
+        return type(value)(map(change, value))
+    return value
