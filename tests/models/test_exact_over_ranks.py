@@ -6,19 +6,26 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from seg.models.losses.base import SegLoss
 from seg.models.segmentor import Segmentor
+from seg.registry import MODELS
 from tests.ranks import run_ranks
 
-LOSSES = {
+CLASS_WEIGHT = [0.3, 1.0, 2.5]
+LOSSES = {  # all of them, by the number of classes, weighted by class wherever they can be
     1: [
-        dict(type='BinaryCrossEntropyLoss', pos_weight=2.0),
+        dict(type='BinaryCrossEntropyLoss', pos_weight=2.0, class_weight=[0.4, 1.6]),
+        dict(type='FocalLoss', gamma=1.5, class_weight=[0.4, 1.6]),
         dict(type='DiceLoss'),
         dict(type='TverskyLoss', per='batch'),
     ],
     3: [
-        dict(type='CrossEntropyLoss', class_weight=[0.3, 1.0, 2.5]),
-        dict(type='DiceLoss', weight=0.5),
-        dict(type='DiceLoss', per='batch', name='pooled'),
+        dict(type='CrossEntropyLoss', class_weight=CLASS_WEIGHT, label_smoothing=0.1),
+        dict(type='FocalLoss', class_weight=CLASS_WEIGHT),
+        dict(type='DiceLoss', weight=0.5, class_weight=CLASS_WEIGHT),
+        dict(type='DiceLoss', per='batch', name='pooled', class_weight=CLASS_WEIGHT),
+        dict(type='TverskyLoss', class_weight=CLASS_WEIGHT),
+        dict(type='TverskyLoss', per='batch', name='pooled_tversky', include_background=False),
     ],
 }
 
@@ -61,6 +68,12 @@ def on_a_rank(num_classes: int, each: int) -> dict[str, Tensor]:
     return step(num_classes, slice(each * dist.get_rank(), each * dist.get_rank() + each))
 
 
+def test_every_loss_is_compared() -> None:
+    MODELS.import_from_location()
+    registered = {name for name, kind in MODELS.module_dict.items() if issubclass(kind, SegLoss)}
+    assert registered == {loss['type'] for losses in LOSSES.values() for loss in losses}
+
+
 @pytest.mark.parametrize('num_classes', [1, 3])
 @pytest.mark.parametrize('ranks', [2, 3])
 def test_ranks_are_one_process(num_classes: int, ranks: int) -> None:
@@ -69,5 +82,6 @@ def test_ranks_are_one_process(num_classes: int, ranks: int) -> None:
     for key, value in whole.items():
         if key.startswith('loss_'):
             assert sum(part[key] for part in parts).item() == pytest.approx(value.item(), abs=1e-12), key
+            assert value > 0, key
         else:
             assert all((part[key] - value).abs().max() < 1e-12 for part in parts), key
