@@ -38,14 +38,21 @@ def turn_on_activation_checkpointing(model: nn.Module, patterns: str | Sequence[
     not what is inside them. Raises UserError for a pattern that matches nothing.
     """
     modules = dict(model.named_modules())
+    names = matching_modules(model, patterns, 'activation_checkpointing')
+    for name in names:
+        _wrap(modules[name])
+    return names
+
+
+def matching_modules(model: nn.Module, patterns: str | Sequence[str], option: str) -> list[str]:
+    """The dotted names that match. Raises UserError, with `option` in it, for a pattern that matches nothing."""
+    modules = dict(model.named_modules())
     names: list[str] = []
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         matches = [name for name in modules if _matches(name, pattern)]
         if not matches:
-            raise UserError(f'activation_checkpointing: {pattern!r} matches no module. {_near(list(modules), pattern)}')
+            raise UserError(f'{option}: {pattern!r} matches no module. {_near(list(modules), pattern)}')
         names += [name for name in matches if name not in names]
-    for name in names:
-        _wrap(modules[name])
     return names
 
 

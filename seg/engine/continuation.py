@@ -9,7 +9,7 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.dist import get_rank, get_world_size
 
-from seg.engine import checkpoint, resume
+from seg.engine import checkpoint, fsdp, resume
 from seg.engine.first_rank import read_on_first
 from seg.errors import UserError
 
@@ -24,7 +24,8 @@ def prepare(config: Config, wanted: str | bool | None, trust: bool) -> Found | N
     """
     if not wanted:
         return None
-    found = read_on_first(partial(_find, config.work_dir, wanted, trust))
+    in_pieces = fsdp.is_wanted(config)
+    found = read_on_first(partial(_find, config.work_dir, wanted, trust, in_pieces))
     if found is None:
         _say(f'--resume: no checkpoint in {config.work_dir} yet, so the run starts at its beginning')
         return None
@@ -34,10 +35,11 @@ def prepare(config: Config, wanted: str | bool | None, trust: bool) -> Found | N
     return found
 
 
-def _find(work_dir: str, wanted: str | bool, trust: bool) -> Found | None:
+def _find(work_dir: str, wanted: str | bool, trust: bool, in_pieces: bool) -> Found | None:
+    """Where this run is in pieces, each rank reads its own when the model is there."""
     if wanted not in (True, 'auto'):
-        return Path(str(wanted)), checkpoint.load(str(wanted), trust=trust)
-    return resume.newest_good(work_dir, warn=_say, trust=trust)
+        return Path(str(wanted)), checkpoint.load(str(wanted), trust=trust, outline=in_pieces)
+    return resume.newest_good(work_dir, warn=_say, trust=trust, outline=in_pieces)
 
 
 def adopt_seed(config: Config, state: dict) -> None:

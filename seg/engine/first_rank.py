@@ -48,7 +48,8 @@ def _outcome(read: Callable[[], Any]) -> Any:
 
 def _take_out(value: Any, tensors: list[Tensor]) -> Any:
     """`value` with a `_Place` for each dense tensor, which is appended to `tensors`: pickling would copy it twice."""
-    if isinstance(value, Tensor) and value.layout == torch.strided and not value.is_quantized:
+    dense = isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_quantized or value.is_meta)
+    if dense:
         tensors.append(value.detach().cpu())
         return _Place(tuple(value.shape), value.dtype)
     return _rebuilt(value, lambda item: _take_out(item, tensors))

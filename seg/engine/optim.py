@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 from mmengine.optim import OptimWrapper as UpstreamOptimWrapper
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from seg.engine.precision import autocast, precision_name
+from seg.engine.sharded_state import cut_optimizer_state
 from seg.engine.zero import shard_optimizer
 from seg.errors import UserError
 from seg.registry import OPTIM_WRAPPERS
@@ -66,7 +68,10 @@ class OptimWrapper(UpstreamOptimWrapper):
             return
         params = [p for group in self.optimizer.param_groups for p in group['params'] if p.grad is not None]
         norm = self.clip_func(params, **self.clip_grad_kwargs)
-        self.grad_norm = None if norm is None else norm.detach()
+        self.grad_norm = None if norm is None else _whole(norm.detach())
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        super().load_state_dict(cut_optimizer_state(state_dict, self.optimizer))
 
 
 @OPTIM_WRAPPERS.register_module()
@@ -117,6 +122,11 @@ class AmpOptimWrapper(OptimWrapper):
         if scaler and self.loss_scaler.is_enabled():
             self.loss_scaler.load_state_dict(scaler)
         super().load_state_dict(state)
+
+
+def _whole(norm: torch.Tensor) -> torch.Tensor:
+    """Of gradients in pieces each rank has a part of the norm; all ranks are here."""
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def _scaler_args(loss_scale: str | float | dict) -> dict:

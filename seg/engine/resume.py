@@ -9,7 +9,7 @@ import mmengine
 from mmengine.logging import MessageHub
 
 from seg.config import to_plain
-from seg.engine import bucket_order, checkpoint, rng, schedules
+from seg.engine import bucket_order, checkpoint, fsdp, rng, schedules, sharded_checkpoint
 from seg.engine.first_rank import read_on_first
 from seg.engine.step import unwrap
 from seg.errors import UserError
@@ -75,12 +75,17 @@ def _scheduler_state(scheduler: Any) -> dict:
 # -- going on ---------------------------------------------------------------------------------------------------------
 
 
-def newest_good(work_dir: str | Path, warn: Any, trust: bool = False) -> tuple[Path, dict] | None:
-    """The newest whole checkpoint of a run and its content; each damaged one that was passed over is told to `warn`."""
+def newest_good(
+    work_dir: str | Path, warn: Any, trust: bool = False, outline: bool = False
+) -> tuple[Path, dict] | None:
+    """The newest whole checkpoint of a run and its content; each damaged one that was passed over is told to `warn`.
+
+    With `outline`, without the numbers of what is in pieces.
+    """
     passed_over = 0
     for path in checkpoint.by_age(work_dir):
         try:
-            return path, checkpoint.load(path, trust=trust)
+            return path, checkpoint.load(path, trust=trust, outline=outline)
         except UserError as error:
             passed_over += 1
             warn(f'{error}; going back to the checkpoint before it')
@@ -112,10 +117,13 @@ def load_weights_from(runner: Any, filename: str) -> dict:
 
 
 def resume_from(runner: Any, filename: str) -> None:
+    in_pieces = fsdp.is_fully_sharded(runner.model)
     state = runner.take_preloaded(filename) or read_on_first(
-        partial(checkpoint.load, filename, trust=runner.trust_checkpoint)
+        partial(checkpoint.load, filename, trust=runner.trust_checkpoint, outline=in_pieces)
     )
     _check_same_run(runner, state, filename)
+    if sharded_checkpoint.is_outline(state):
+        state = sharded_checkpoint.fill(state, Path(filename), runner.model.mesh)
     bucket_order.settle(runner.model)
     runner.call_hook('after_load_checkpoint', checkpoint=state)
     unwrap(runner.model).load_state_dict(state['state_dict'])

@@ -13,11 +13,12 @@ from mmengine.dist import broadcast_object_list, get_dist_info
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from seg.engine import checkpoint, compiling, nonfinite, randomness, resume, schedules, step, wrapping
+from seg.engine import checkpoint, compiling, fsdp, nonfinite, randomness, resume, schedules, step, wrapping
 from seg.engine.dataloader import shut_down_workers
 from seg.engine.hooks.logger_hook import LoggerHook
 from seg.engine.hooks.stop_hook import StopHook
 from seg.engine.optim import OptimWrapper
+from seg.engine.sharded_state import gathered
 from seg.registry import RUNNERS
 
 # What a run has without being asked. A config's `default_hooks` replaces them by name; None drops one.
@@ -106,6 +107,10 @@ class SegRunner(Runner):
         wrapped = wrapping.wrap_model(model, model_wrapper_cfg, self.cfg, self.logger)
         self.cfg.pop('activation_checkpointing', None)  # done; upstream's train() would do it again (D15)
         return wrapped
+
+    def _init_model_weights(self) -> None:
+        if not fsdp.is_fully_sharded(self.model):  # it has been done before the weights were cut
+            super()._init_model_weights()
 
     def build_train_loop(self, loop: Any) -> Any:
         config = dict(loop)
@@ -200,7 +205,7 @@ class SegRunner(Runner):
         return [metric.table() for metric in metrics if hasattr(metric, 'table')]
 
     def _maybe_compile(self, target: str) -> None:
-        compiling.compile_network(step.unwrap(self.model), self.cfg.get('compile'), self.logger)
+        compiling.compile_network(self.model, self.cfg.get('compile'), self.logger)
 
     # -- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -220,9 +225,13 @@ class SegRunner(Runner):
     def take_preloaded(self, filename: str) -> dict | None:
         return self.preloaded.pop(filename, None)
 
-    def state(self, save_optimizer: bool = True, save_param_scheduler: bool = True) -> dict:
-        """What a checkpoint of this moment holds. Every rank must call it, at a save point."""
-        return resume.run_state(self, save_optimizer, save_param_scheduler)
+    def state(self, save_optimizer: bool = True, save_param_scheduler: bool = True, in_pieces: bool = False) -> dict:
+        """What a checkpoint of this moment holds. Every rank must call it, at a save point.
+
+        Of a model under FSDP the first rank has it whole, in host memory, or with `in_pieces` each rank its own.
+        """
+        state = resume.run_state(self, save_optimizer, save_param_scheduler)
+        return gathered(state) if fsdp.is_fully_sharded(self.model) and not in_pieces else state
 
     def save_checkpoint(self, out_dir: str, filename: str, **kwargs: Any) -> None:
         """Write the run's state to `out_dir/filename` now. Every rank must call it; the first writes."""

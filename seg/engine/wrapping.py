@@ -1,4 +1,4 @@
-"""From a built model to one that can train here: device, memory format, BatchNorm, checkpointing, DDP or DataParallel."""
+"""From a built model to one that can train here: device, memory format, BatchNorm, checkpointing, the wrapper."""
 
 import logging
 from typing import Any
@@ -8,6 +8,7 @@ from mmengine.device import get_device
 from mmengine.dist import get_world_size
 from torch import nn
 
+from seg.engine import fsdp
 from seg.engine.activation_checkpointing import turn_on_activation_checkpointing
 from seg.engine.data_parallel import wrap_data_parallel
 from seg.errors import UserError
@@ -17,20 +18,29 @@ from seg.registry import MODEL_WRAPPERS
 
 def wrap_model(model: nn.Module, wrapper: dict | None, config: Any, logger: logging.Logger) -> nn.Module:
     """`config` is the run's: its keys `sync_bn`, `activation_checkpointing` and `find_unused_parameters` apply."""
-    model = model.to(get_device())
-    memory_format = getattr(getattr(model, 'data_preprocessor', None), 'memory_format', torch.contiguous_format)
-    model = model.to(memory_format=memory_format)
-    data_parallel = (wrapper or {}).get('type') == 'DataParallel'
-    if config.get('sync_bn') and not data_parallel:
+    kind = (wrapper or {}).get('type')
+    sharded = fsdp.is_wanted(dict(model_wrapper_cfg=wrapper))
+    if not sharded:
+        model = _on_device(model)
+    if config.get('sync_bn') and kind != 'DataParallel':
         model = _synchronise_batchnorm(model, logger)
     modules = config.get('activation_checkpointing')
     if modules:
         turn_on_activation_checkpointing(model, modules)
-    if data_parallel:
+    if kind == 'DataParallel':
         return wrap_data_parallel(model, wrapper or {}, config, logger)
     if get_world_size() == 1:
+        if kind == fsdp.NAME:
+            logger.info(f'{kind}: one process, so nothing is sharded and checkpoints are plain files')
         return model
+    if sharded:
+        return fsdp.wrap_fully_sharded(model, wrapper or {}, config, logger)
     return _wrap(model, {'find_unused_parameters': bool(config.get('find_unused_parameters')), **(wrapper or {})})
+
+
+def _on_device(model: nn.Module) -> nn.Module:
+    memory_format = getattr(getattr(model, 'data_preprocessor', None), 'memory_format', torch.contiguous_format)
+    return model.to(get_device()).to(memory_format=memory_format)
 
 
 def _synchronise_batchnorm(model: nn.Module, logger: logging.Logger) -> nn.Module:

@@ -175,12 +175,14 @@ MANIFEST: dict[str, dict[str, str]] = {
         'ValLoop': 'none between validations',
         'TestLoop': 'none',
     },
+    # with zero=True: test_zero.py, in the same way
     'OPTIM_WRAPPERS': {'OptimWrapper': 'epochs', 'AmpOptimWrapper': 'fp16, one cycle, accumulation'},
     'DATA_SAMPLERS': {'GlobalBatchSampler': 'all: the place is the step', 'EvalBatchSampler': 'none'},
     'MODEL_WRAPPERS': {
         'DistributedDataParallel': 'all on 2 and 3 ranks: the order of its buckets',
         'MMDistributedDataParallel': 'the same class',
         'DataParallel': 'none',
+        'FullyShardedDataParallel': 'the weights in pieces: test_fsdp_run.py, in the same way',
     },
 }
 

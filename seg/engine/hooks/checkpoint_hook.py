@@ -12,8 +12,10 @@ import torch
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as UpstreamCheckpointHook
 
-from seg.engine import checkpoint
+from seg.engine import checkpoint, sharded_checkpoint
 from seg.engine.background import BackgroundTask
+from seg.engine.fsdp import is_fully_sharded
+from seg.errors import UserError
 from seg.registry import HOOKS
 
 
@@ -25,6 +27,9 @@ class CheckpointHook(UpstreamCheckpointHook):
     passed, inside an epoch too. The last point of a run is always written, unless `save_last=False`. `save_best` names a
     score; the best file is a whole checkpoint that a run can be resumed from. A score that is missing or not finite is
     never best. The step waits for the copy to host memory only; the file is written beside it.
+
+    `sharded`, by default so for FSDP, makes a folder `epoch_N.dcp` of it that each rank writes its pieces to; False has
+    the first rank gather all in a plain file.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class CheckpointHook(UpstreamCheckpointHook):
         save_optimizer: bool = True,
         save_param_scheduler: bool = True,
         out_dir: str | None = None,
+        sharded: bool | None = None,
     ) -> None:
         super().__init__(
             interval=interval, by_epoch=by_epoch, max_keep_ckpts=max_keep_ckpts, save_last=save_last,
@@ -50,6 +56,8 @@ class CheckpointHook(UpstreamCheckpointHook):
         )  # fmt: skip
         self.out_dir = out_dir
         self.interval_minutes = interval_minutes
+        self.sharded = sharded
+        self._group: Any = None  # of the threads that write pieces; None where the first rank writes a plain file
         self._writer = BackgroundTask('checkpoint')
         self._new_best: list[str] = []
         self._last_write_s = time.monotonic()
@@ -58,7 +66,22 @@ class CheckpointHook(UpstreamCheckpointHook):
         work_dir = Path(runner.work_dir)
         self._folder = Path(self.out_dir) / work_dir.name if self.out_dir else work_dir
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._group = self._writing_group(runner)
         self._last_write_s = time.monotonic()
+
+    def _writing_group(self, runner: Any) -> Any:
+        """Its own, since the training's collectives go on meanwhile."""
+        fully_sharded = is_fully_sharded(runner.model)
+        if self.sharded and not fully_sharded:
+            raise UserError(
+                "default_hooks.checkpoint.sharded=True needs model_wrapper_cfg=dict(type='FullyShardedDataParallel') on "
+                'several processes: here each has the whole model, and the first writes it'
+            )
+        if not fully_sharded or self.sharded is False:
+            return None
+        group = torch.distributed.new_group(backend='gloo')
+        sharded_checkpoint.require_one_folder(self._folder, group)
+        return group
 
     # Upstream's moments of writing, which come before the state is whole.
     def after_train_epoch(self, runner: Any) -> None:
@@ -86,14 +109,18 @@ class CheckpointHook(UpstreamCheckpointHook):
         names, outdated = self._names(runner, due)
         if names:
             runner.check_finite()
-            state = runner.state(self.save_optimizer, self.save_param_scheduler)
+            state = runner.state(self.save_optimizer, self.save_param_scheduler, in_pieces=self._group is not None)
             if is_main_process():
                 runner.logger.info(f'Saving checkpoint {", ".join(names)}')
+            if is_main_process() or self._group is not None:
                 self._writer.submit(partial(self._write, _snapshot(state), names, outdated))
             self._last_write_s = time.monotonic()
 
     def after_train(self, runner: Any) -> None:
         self._writer.join()
+        if self._group is not None:
+            torch.distributed.destroy_process_group(self._group)
+            self._group = None
 
     def _due(self, runner: Any, epoch_ended: bool) -> bool:
         if self.by_epoch:
@@ -115,7 +142,7 @@ class CheckpointHook(UpstreamCheckpointHook):
 
         Both are entered in the run's state before that is written, so that a resumed run knows them.
         """
-        step_name = _step_name(runner)
+        step_name = _step_name(runner) + ('.pth' if self._group is None else sharded_checkpoint.SUFFIX)
         names, outdated = [], []
         if due:
             names.append(step_name)
@@ -130,14 +157,22 @@ class CheckpointHook(UpstreamCheckpointHook):
 
     def _write(self, state: dict, names: list[str], outdated: list[str]) -> None:
         first, *others = names
-        checkpoint.save(state, self._folder / first)
+        if self._group is None:
+            checkpoint.save(state, self._folder / first)
+        else:
+            sharded_checkpoint.save(state, self._folder / first, self._group)
+        if is_main_process():
+            self._put_in_order(first, others, outdated)
+
+    def _put_in_order(self, first: str, others: list[str], outdated: list[str]) -> None:
+        """The first name is written: give it its other names, and let go of what is not to be kept."""
         for name in others:
             _duplicate(self._folder / first, self._folder / name)
         if not first.startswith('best_'):
             checkpoint.write_text(str(self._folder / first), self._folder / 'last_checkpoint')
         pruned = checkpoint.by_age(self._folder)[self.max_keep_ckpts :] if self.max_keep_ckpts > 0 else []
         for path in [*(self._folder / name for name in outdated), *pruned]:
-            path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True) if not path.is_dir() else sharded_checkpoint.remove(path)
 
 
 def _best(key: str, what: str) -> str:
@@ -146,8 +181,8 @@ def _best(key: str, what: str) -> str:
 
 def _step_name(runner: Any) -> str:
     if runner.by_epoch and runner.iter % len(runner.train_dataloader) == 0:
-        return f'epoch_{runner.epoch}.pth'
-    return f'iter_{runner.iter}.pth'
+        return f'epoch_{runner.epoch}'
+    return f'iter_{runner.iter}'
 
 
 def _snapshot(value: Any) -> Any:
@@ -163,12 +198,22 @@ def _snapshot(value: Any) -> Any:
 
 
 def _duplicate(source: Path, target: Path) -> None:
-    """A second name for a written file; a copy where the file system has no hard links."""
+    """A second name for what is written."""
     temporary = target.with_name(f'.{target.name}.tmp')
+    if source.is_dir():
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(source, temporary, copy_function=_link)
+        sharded_checkpoint.put_in_place(temporary, target)
+        return
     temporary.unlink(missing_ok=True)
-    try:
-        os.link(source, temporary)
-    except OSError:
-        shutil.copyfile(source, temporary)
+    _link(source, temporary)
     temporary.replace(target)
     checkpoint.sync_folder(target.parent)
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    """A copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -7,6 +7,7 @@ from mmengine.hooks import Hook
 from torch import Tensor
 from torch.optim import Optimizer
 
+from seg.engine.fsdp import refuse
 from seg.errors import UserError
 from seg.registry import HOOKS
 
@@ -31,6 +32,7 @@ class HistogramHook(Hook):
         self._handles: list[Any] = []
 
     def before_train(self, runner: Any) -> None:
+        refuse(runner.model, 'HistogramHook', 'leave it out')
         if not hasattr(runner.visualizer, 'add_histogram'):
             raise UserError("HistogramHook needs visualizer=dict(type='SegVisualizer', vis_backends=[...])")
         if not is_main_process():

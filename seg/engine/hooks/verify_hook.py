@@ -11,6 +11,7 @@ from mmengine.hooks import Hook
 from torch import Tensor
 
 from seg.engine import rng, step
+from seg.engine.fsdp import refuse
 from seg.registry import HOOKS
 
 
@@ -30,6 +31,10 @@ class VerifyHook(Hook):
         self.batches, self.verify_step = batches, verify_step
         self._seen: list[int] = []
         self._whole_epoch = False
+
+    def before_train(self, runner: Any) -> None:
+        if self.verify_step:
+            refuse(runner.model, 'VerifyHook(verify_step=...)', 'its `batches` alone do')
 
     def before_train_epoch(self, runner: Any) -> None:
         self._seen = []
