@@ -4,6 +4,7 @@ may take, and one line for each restart."""
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,8 +17,9 @@ from seg.engine.cli import EXIT_USER
 
 GRACE_S = 12  # what the other ranks get once one has ended, before SIGKILL; their own watchdogs take 10
 _PATIENCE_S = 600.0  # what all ranks get to end a run that is to stop: a step or a validation, and a checkpoint
+_AT_ONCE_S = 2.0
 _SAME_MOMENT_S = 2  # failures this close to the first can be its cause
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last is Slurm's warning
 
 
 class Agent(LocalElasticAgent):
@@ -30,7 +32,7 @@ class Agent(LocalElasticAgent):
     def __init__(self, *args: Any, say: Callable[[str], None] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._say = say or _to_stderr
-        self._patience_s = _PATIENCE_S
+        self._stopping = False
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         if self._pcontext is not None and any(process.poll() for process in self._processes()):
@@ -49,15 +51,25 @@ class Agent(LocalElasticAgent):
         number = most - self._remaining_restarts + 1
         self._say(f'{describe(rank, failure)}; starting all ranks anew, restart {number} of {most}')
 
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+        """Before a restart: what is left of the ranks."""
+        super()._shutdown(timeout=GRACE_S)
+
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = GRACE_S) -> None:
-        """Ranks that were told to stop end by themselves, after the step at hand; a second signal shortens the wait."""
-        patience_s, self._patience_s = self._patience_s, GRACE_S
+        """Ranks that were told to stop end by themselves, after the step at hand; a second Ctrl-C ends them at once.
+
+        A second SIGTERM says nothing new: Slurm sends two.
+        """
+        again, self._stopping = self._stopping, True
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
         running = [process for process in self._processes() if process.poll() is None]
         for process in running:
             # A frozen process (SIGSTOP) must run again to stop.
-            for number in (death_sig, signal.SIGCONT):
+            for number in (signal.SIGINT if again else death_sig, signal.SIGCONT):
                 os.killpg(process.pid, number)
-        _wait_for_all(running, patience_s)
+        _wait_for_all(running, _AT_ONCE_S if again else _PATIENCE_S)
         super()._shutdown(signal.SIGKILL, timeout)
 
     def _processes(self) -> list[Any]:

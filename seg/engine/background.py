@@ -3,6 +3,13 @@
 import threading
 from collections.abc import Callable
 
+_running: set[threading.Thread] = set()
+
+
+def is_running() -> bool:
+    """Whether a task of this process is at work."""
+    return any(thread.is_alive() for thread in list(_running))
+
 
 class BackgroundTask:
     """Runs what is submitted, each after the one before it. An exception of the task is raised by the next call."""
@@ -17,6 +24,7 @@ class BackgroundTask:
         self.join()
         # Not a daemon: Python waits for it at exit, so that a run that fails still finishes its last checkpoint.
         self._thread = threading.Thread(target=self._run, args=(task,), name=self.name)
+        _running.add(self._thread)
         self._thread.start()
 
     def check(self) -> None:
@@ -29,6 +37,7 @@ class BackgroundTask:
         """Wait for the last task, then `check`."""
         if self._thread is not None:
             self._thread.join()
+            _running.discard(self._thread)
             self._thread = None
         self.check()
 

@@ -105,8 +105,8 @@ def init_worker(worker: int) -> None:
     run_folder.leave_to_parent()
     cv2.setNumThreads(0)
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def shut_down_workers(loader: Any) -> None:

@@ -227,4 +227,7 @@ if __name__ == '__main__':
         print('usage: python -m seg.engine.launcher train|test CONFIG [CHECKPOINT] GPUS [flags]', file=sys.stderr)
         sys.exit(EXIT_USER)
     name, rest = sys.argv[1], sys.argv[2:]
-    sys.exit(main(launcher_parser(name), lambda args: run(name, rest, args), rest))
+    exit_code = main(launcher_parser(name), lambda args: run(name, rest, args), rest)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # nothing is left to do, and to take torch down can take seconds on a busy machine

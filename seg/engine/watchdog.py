@@ -1,24 +1,37 @@
 """Ends a process that was told to stop and is stuck: Python runs no signal handler inside a blocked collective (E13)."""
 
 import os
+import select
 import signal
 import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
+
+from seg.engine import background
 
 GRACE_S = 10.0
+_WRITE_S = 120.0  # for a checkpoint that is being written
+_AT_ONCE_S = 1.0
+_LOOK_S = 0.2
 
 
 class Watchdog:
     """A thread that hears of signals as they arrive, and of progress by `beat`.
 
-    Once a signal has come, `grace_s` seconds (or three times the last interval between beats, if that is longer) may pass
-    without a beat; then the process ends with 128 + the signal's number and one line saying where it hung.
+    Once one of `signals` has come, `grace_s` seconds (or three times the last interval between beats, if that is longer)
+    may pass without a beat; then the process ends with 128 + the signal's number and one line saying where it hung. A
+    second Ctrl-C leaves it a second. `speaks`: whether this process tells the user that the signal was heard.
     """
 
-    def __init__(self, grace_s: float = GRACE_S) -> None:
-        self._grace_s = grace_s
+    def __init__(
+        self,
+        signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM),
+        grace_s: float = GRACE_S,
+        speaks: bool = False,
+    ) -> None:
+        self._signals, self._grace_s, self._speaks = signals, grace_s, speaks
         self._interval_s = 0.0
         self._last_beat_s = time.monotonic()
         self._ours, self._kernels = socket.socketpair()
@@ -44,21 +57,47 @@ class Watchdog:
 
     def _watch(self) -> None:
         with self._ours:
-            self._wait_and_end()
+            first = self._next_signal(None)
+            if first is None:
+                return
+            if self._speaks:
+                self._say(f'{_name(first)}: the run stops after the next step; it is now after {self._place}')
+            heard_s = time.monotonic()
+            while not self._stopped.is_set():
+                if self._next_signal(_LOOK_S) == signal.SIGINT:
+                    self._end_at_once()
+                patience_s = self._patience_s()
+                if time.monotonic() - max(self._last_beat_s, heard_s) > patience_s:
+                    self._end(
+                        first, f'{_name(first)}: nothing moved for {patience_s:.0f} s after {self._place}; ending'
+                    )
 
-    def _wait_and_end(self) -> None:
-        data = self._ours.recv(1)
-        while data and data[0] not in (signal.SIGINT, signal.SIGTERM):
+    def _next_signal(self, wait_s: float | None) -> int | None:
+        """The next of our signals; None after `wait_s` seconds, or when the watch is over."""
+        while select.select([self._ours], [], [], wait_s)[0]:
             data = self._ours.recv(1)
-        if not data:
-            return
-        heard_s = time.monotonic()
-        while not self._stopped.wait(0.2):
-            patience_s = max(self._grace_s, 3 * self._interval_s)
-            if time.monotonic() - max(self._last_beat_s, heard_s) > patience_s:
-                self._end(data[0], patience_s)
+            if not data:
+                self._stopped.set()
+                return None
+            if data[0] in self._signals:
+                return data[0]
+        return None
 
-    def _end(self, number: int, patience_s: float) -> None:
-        name = signal.Signals(number).name
-        print(f'{name}: nothing moved for {patience_s:.0f} s after {self._place}; ending', file=sys.stderr, flush=True)
+    def _patience_s(self) -> float:
+        patience_s = max(self._grace_s, 3 * self._interval_s)
+        return max(patience_s, _WRITE_S) if background.is_running() else patience_s
+
+    def _end_at_once(self) -> None:
+        if not self._stopped.wait(_AT_ONCE_S):
+            self._end(signal.SIGINT, f'a second SIGINT after {self._place}; ending')
+
+    def _end(self, number: int, text: str) -> None:
+        self._say(text)
         os._exit(128 + number)
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _name(number: int) -> str:
+    return signal.Signals(number).name
