@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from seg.engine import slurm_warning
 from seg.errors import UserError
 
 EXIT_ERROR, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
@@ -35,6 +36,8 @@ def main(
 ) -> int:
     """The exit code of `run(parser.parse_args(argv))`; None means 0."""
     args = parser.parse_args(argv)
+    if getattr(args, 'launcher', None) == 'slurm':
+        slurm_warning.listen()
     try:
         return _end_rank(run(args) or 0)
     except BaseException as error:  # noqa: BLE001, every failure ends here
@@ -167,6 +170,7 @@ def _say_once(message: str) -> None:
         except FileExistsError:
             return
     elif _rank() != '0':
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER))  # srun gives the largest code of all ranks
         time.sleep(_WAIT_S)
     print(message, file=sys.stderr, flush=True)
 
@@ -187,7 +191,7 @@ def _end_rank(code: int) -> int:
     _end_workers()
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
-            thread.join()  # a checkpoint that is being written
+            thread.join(None if code != EXIT_INTERRUPTED else 0.5)  # a checkpoint that is being written
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -19,8 +19,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from seg.engine import peers, slurm_warning
 from seg.engine.cores import threads_per_process, usable_cores
 from seg.engine.launcher import DEFAULT_PORT, LAUNCHER_PID
+from seg.engine.meeting import Meeting, meet
+from seg.engine.network import address_towards, choose_gloo_interface, interface_of
 from seg.errors import UserError
 
 _WATCH_S = 1.0
@@ -56,7 +59,9 @@ def setup_process(launcher: str, dist_cfg: Mapping[str, Any] | None = None) -> W
     plan = device_plan(world.local_rank, world.local_size, torch.cuda.device_count())
     if plan.device != 'cpu':
         torch.cuda.set_device(plan.device)
-    _limit_threads(world.local_size)
+    _limit_threads(world.local_size, launcher)
+    if launcher == 'slurm' and threading.current_thread() is threading.main_thread():
+        slurm_warning.listen()
     _watch_launcher()
     if launcher != 'none' and not dist.is_initialized():
         _join(world, plan, dist_cfg or {})
@@ -120,7 +125,7 @@ def _from_slurm(env: Mapping[str, str], gpus: int) -> World:
         if name not in env:
             raise UserError(f'--launcher slurm needs {name} in the environment: start by srun, or tools/slurm_train.sh')
     local_size = slurm_local_size(env)
-    address = env.get('MASTER_ADDR') or first_host(env.get('SLURM_STEP_NODELIST') or env.get('SLURM_NODELIST', ''))
+    address = env.get('MASTER_ADDR') or slurm_address(env)
     port = _number(env, 'MASTER_PORT', port_of(f'{env.get("SLURM_JOB_ID", "")}.{env.get("SLURM_STEP_ID", "")}'))
     rank, size, local_rank = (_number(env, name) for name in ('SLURM_PROCID', 'SLURM_NTASKS', 'SLURM_LOCALID'))
     return World(rank, size, local_rank, local_size, address, port)
@@ -138,13 +143,30 @@ def slurm_local_size(env: Mapping[str, str]) -> int:
     return counts[node]
 
 
+def slurm_address(env: Mapping[str, str]) -> str:
+    """Of the first node: its name where that can be looked up, else the address that Slurm itself uses."""
+    name = first_host(env.get('SLURM_STEP_NODELIST') or env.get('SLURM_NODELIST', ''))
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        found = re.search(r'\bNodeAddr=(\S+)', _scontrol('show', 'node', name))
+        return found[1] if found else name
+    return name
+
+
+def _scontrol(*arguments: str) -> str:
+    """What it answers; '' where there is none (inside a container, for one), or it does not know."""
+    try:
+        return subprocess.run(['scontrol', *arguments], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ''
+
+
 def first_host(nodes: str) -> str:
     """The first of Slurm's node list: 'gpu[03-05,9],login' -> 'gpu03'. `scontrol` is asked where there is one."""
-    try:
-        answer = subprocess.run(['scontrol', 'show', 'hostnames', nodes], capture_output=True, text=True, check=True)
-        return answer.stdout.split()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        pass  # no Slurm commands inside a container, for one: read the list here
+    answer = _scontrol('show', 'hostnames', nodes).split()
+    if answer:
+        return answer[0]
     match = re.match(r'([^\[,\s]+)(?:\[([^\],-]+)[^\]]*\]([^,\s]*))?', nodes)
     if match is None:
         raise UserError(f'SLURM_NODELIST={nodes!r} names no node; set MASTER_ADDR to the first node')
@@ -178,10 +200,17 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
         raise UserError(f'{name}={env[name]!r} in the environment: expected a number') from None
 
 
-def _limit_threads(local_size: int) -> None:
-    """N processes share the cores of the machine, unless the user has said how many threads each may have."""
-    if 'OMP_NUM_THREADS' not in os.environ:
-        torch.set_num_threads(min(torch.get_num_threads(), threads_per_process(usable_cores(), local_size)))
+def _limit_threads(local_size: int, launcher: str) -> None:
+    """N processes share the cores of the machine, unless the user has said how many threads each may have.
+
+    Slurm gives each task cores of its own, and says how many.
+    """
+    if 'OMP_NUM_THREADS' in os.environ:
+        return
+    threads = threads_per_process(usable_cores(), local_size)
+    if launcher == 'slurm' and 'SLURM_CPUS_PER_TASK' in os.environ:
+        threads = min(usable_cores(), _number(os.environ, 'SLURM_CPUS_PER_TASK'))
+    torch.set_num_threads(min(torch.get_num_threads(), threads))
 
 
 def _join(world: World, plan: DevicePlan, dist_cfg: Mapping[str, Any]) -> None:
@@ -195,12 +224,35 @@ def _join(world: World, plan: DevicePlan, dist_cfg: Mapping[str, Any]) -> None:
         MASTER_ADDR=world.address,
         MASTER_PORT=str(world.port),
     )
-    if world.size == world.local_size and 'lo' in (name for _, name in socket.if_nameindex()):
-        os.environ.setdefault('GLOO_SOCKET_IFNAME', 'lo')  # a host name that leads nowhere does no harm then
-    options: dict[str, Any] = {}
-    if dist_cfg.get('timeout') is not None:
-        options['timeout'] = timedelta(seconds=float(dist_cfg['timeout']))
-    dist.init_process_group(_backend(plan, dist_cfg), rank=world.rank, world_size=world.size, **options)
+    timeout_s = dist_cfg.get('timeout')
+    options: dict[str, Any] = {} if timeout_s is None else {'timeout': timedelta(seconds=float(timeout_s))}
+    ours = _gather(world)
+    if world.size == world.local_size and interface_of('127.0.0.1'):
+        ours = '127.0.0.1'  # a host name that leads nowhere does no harm then
+    choose_gloo_interface(ours)
+    store = _own_keys(next(dist.rendezvous('env://', world.rank, world.size, **options))[0])
+    if world.size > world.local_size:
+        peers.watch(world.rank, world.local_rank, world.address, store)
+    dist.init_process_group(_backend(plan, dist_cfg), store=store, rank=world.rank, world_size=world.size, **options)
+
+
+def _own_keys(store: dist.Store) -> dist.Store:
+    """The store of this start alone: torch's launcher keeps one for all restarts, with the addresses of ranks that died."""
+    return dist.PrefixStore(f'start {os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")}', store)
+
+
+def leave_together() -> None:
+    """Before an exit code that has the launcher end the other ranks: the first may still be writing the report."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if dist.is_initialized():
+        dist.all_reduce(torch.zeros(1))
+
+
+def _gather(world: World) -> str:
+    """Our own address on the way to rank 0. Without a launcher that has done so, all ranks wait for each other first."""
+    if world.size == 1 or os.environ.get('TORCHELASTIC_USE_AGENT_STORE') == 'True':
+        return address_towards(world.address)
+    return meet(Meeting(world.address, world.port, world.rank, world.size))
 
 
 def _backend(plan: DevicePlan, dist_cfg: Mapping[str, Any]) -> str:

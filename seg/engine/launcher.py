@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from seg.engine.cli import ERROR_DIR, EXIT_INTERRUPTED, EXIT_USER, main, parser_for_test, parser_for_train
 from seg.engine.cores import threads_per_process, usable_cores
+from seg.engine.meeting import Meeting, meet
+from seg.engine.network import choose_gloo_interface
 from seg.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,7 +68,9 @@ def _start(script: Sequence[str], job: Job, folder: str) -> None:
 
     from seg.engine.agent import Agent
 
-    if job.node_rank == 0:
+    if job.nodes > 1:
+        choose_gloo_interface(meet(Meeting(job.address, job.port, job.node_rank, job.nodes, 'node')))
+    else:
         _refuse_taken_port(job)
     _quieten_elastic()
     # torch fills ${local_rank} into arguments, and so makes $ of $$

@@ -16,7 +16,7 @@ from seg.engine.check import check_run
 from seg.engine.class_weight import fill_class_weights
 from seg.engine.folds import apply_fold
 from seg.engine.hooks.inject_hook import parse_fault
-from seg.engine.launch import setup_process
+from seg.engine.launch import leave_together, setup_process
 from seg.engine.precision import DTYPES, default_amp
 from seg.engine.report import write_report
 from seg.engine.runner import SegRunner
@@ -113,7 +113,10 @@ def run_training(args: argparse.Namespace) -> int:
         check(args.config, **flags)
         return 0
     result = train(args.config, **flags, resume=args.resume, trust_checkpoint=args.trust_checkpoint, inject=args.inject)
-    return 128 + result.stop_signal if result.stop_signal else 0
+    if not result.stop_signal:
+        return 0
+    leave_together()
+    return 128 + result.stop_signal
 
 
 def apply_flags(

@@ -3,13 +3,23 @@
 import os
 import stat
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from seg.engine import cores
-from seg.engine.launch import DevicePlan, World, device_plan, first_host, port_of, read_world, setup_process
+from seg.engine import cores, slurm_warning
+from seg.engine.launch import (
+    DevicePlan,
+    World,
+    device_plan,
+    first_host,
+    port_of,
+    read_world,
+    setup_process,
+    slurm_address,
+)
 from seg.engine.launcher import free_port
 from seg.errors import UserError
 from tests.ranks import run_ranks
@@ -74,6 +84,20 @@ def test_the_first_host_of_slurms_lists(tmp_path: Path, monkeypatch: pytest.Monk
     scontrol.write_text('#!/bin/sh\necho "from-$3"\necho second\n')
     scontrol.chmod(scontrol.stat().st_mode | stat.S_IXUSR)
     assert first_host('gpu[1-2]') == 'from-gpu[1-2]'
+
+
+def test_a_node_that_no_name_server_knows_is_met_at_slurms_own_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv('PATH', f'{tmp_path}:{os.environ["PATH"]}')
+    scontrol = tmp_path / 'scontrol'
+    scontrol.write_text(
+        '#!/bin/sh\n[ $2 = hostnames ] && echo no-such-node-1 || echo "Arch=x NodeAddr=10.1.2.3 Port=1"\n'
+    )
+    scontrol.chmod(0o755)
+    assert slurm_address({'SLURM_NODELIST': 'no-such-node-[1-2]'}) == '10.1.2.3'
+    scontrol.write_text('#!/bin/sh\n[ $2 = hostnames ] && echo localhost\n')
+    assert slurm_address({'SLURM_NODELIST': 'x'}) == 'localhost'
 
 
 def test_open_mpi() -> None:
@@ -143,7 +167,8 @@ def join(launcher: str, port: int, dist_cfg: dict) -> tuple[World, str, float, i
     )  # fmt: skip
     os.environ.update({name: str(value) for name, value in names[launcher].items()})
     os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
-    world = setup_process(launcher, dist_cfg)
+    with mock.patch.object(slurm_warning, 'listen'):  # SIGUSR1 is the pool's own
+        world = setup_process(launcher, dist_cfg)
     tensor = torch.tensor([1.0 + rank])
     dist.all_reduce(tensor)
     return world, dist.get_backend(), tensor.item(), int(os.environ['LOCAL_RANK'])
@@ -188,3 +213,17 @@ def threads() -> tuple[int, int]:
 
 def test_threads_are_limited_unless_the_user_has_set_them() -> None:
     assert run_ranks(1, threads) == [(8, min(8, cores.usable_cores()))]
+
+
+def slurm_threads() -> list[int]:
+    del os.environ['OMP_NUM_THREADS']
+    os.environ.update(SLURM_PROCID='0', SLURM_NTASKS='1', SLURM_LOCALID='0', SLURM_CPUS_PER_TASK='1')
+    os.environ['SLURM_NODELIST'] = 'localhost'
+    torch.set_num_threads(8)
+    with mock.patch.object(slurm_warning, 'listen') as listen:
+        setup_process('slurm')
+    return [torch.get_num_threads(), listen.call_count]
+
+
+def test_under_slurm_a_process_has_the_cores_of_its_task() -> None:
+    assert run_ranks(1, slurm_threads) == [[1, 1]]

@@ -219,7 +219,8 @@ def test_slurm_script_runs_the_tool_under_srun(shell: Callable[..., str]) -> Non
     said = shell('slurm_train.sh', *arguments, GPUS='8', GPUS_PER_NODE='4', SRUN_ARGS='--exclusive --time=1:00')
     assert said.splitlines() == [
         'srun', '--partition=gpu part', '--job-name=my-job', '--ntasks=8', '--ntasks-per-node=4', '--cpus-per-task=5',
-        '--gres=gpu:4', '--exclusive', '--time=1:00', '--kill-on-bad-exit=1', 'TMP/fake python', '-u',
+        '--signal=USR1@120', '--gres=gpu:4', '--exclusive', '--time=1:00', '--disable-status', '--kill-on-bad-exit=1',
+        'TMP/fake python', '-u',
         'TMP/a link/tools/train.py', 'my config.py', '--amp', '--launcher', 'slurm', 'PYTHONPATH=TMP/a link',
     ]  # fmt: skip
     one = shell('slurm_train.sh', *arguments, GPUS='1', GRES='').splitlines()
@@ -228,12 +229,42 @@ def test_slurm_script_runs_the_tool_under_srun(shell: Callable[..., str]) -> Non
 
 
 def test_slurm_script_submits_a_job_that_comes_back(shell: Callable[..., str]) -> None:
-    said = shell('slurm_train.sh', 'part', 'job', 'my config.py', SBATCH='1').splitlines()
+    said = shell('slurm_train.sh', 'part', 'job', 'my config.py', SBATCH='1', WARN='60').splitlines()
     assert said[0] == 'sbatch'
-    assert {'--requeue', '--open-mode=append', '--output=job-%j.log', '--ntasks=4'} <= set(said)
+    assert {'--requeue', '--open-mode=append', '--output=job-%j.log', '--ntasks=4', '--signal=USR1@60'} <= set(said)
     wrapped = next(line for line in said if line.startswith('--wrap='))
-    assert wrapped.startswith('--wrap=srun --cpus-per-task=5 --kill-on-bad-exit=1 ')
+    assert 'setsid --wait srun --cpus-per-task=5 --kill-on-bad-exit=1 ' in wrapped
     assert r'tools/train.py my\ config.py --launcher slurm --resume ' in wrapped
+    resumed = shell('slurm_train.sh', 'part', 'job', 'my config.py', '--resume', 'a.pth', SBATCH='1')
+    assert resumed.count('--resume') == 1
+
+
+@pytest.mark.parametrize(
+    ('code', 'requeue', 'end', 'expected'),
+    [
+        (138, '1', '', [138, 'requeue 77']),  # 128 + SIGUSR1: warned
+        (138, '0', '', [138]),
+        (138, '1', 'kill $PPID', [138]),  # warned, then cancelled: it must not come back
+        (143, '1', '', [143]),
+        (0, '1', '', [0]),
+    ],
+)
+def test_a_batch_job_goes_back_in_the_queue_only_after_a_warning(
+    tmp_path: Path, code: int, requeue: str, end: str, expected: list
+) -> None:
+    for name, body in {
+        'setsid': 'shift\nexec "$@"',
+        'srun': f'{end}\nexit {code}',
+        'scontrol': 'echo "$@" >>requeued',
+        'sbatch': 'for last; do :; done; printf %s "${last#--wrap=}" >script',
+    }.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\n{body}\n')
+        (tmp_path / name).chmod(0o755)
+    env = dict(os.environ, PATH=f'{tmp_path}:{os.environ["PATH"]}', SBATCH='1', REQUEUE=requeue, SLURM_JOB_ID='77')
+    subprocess.run([str(TOOLS / 'slurm_train.sh'), 'part', 'job', 'config.py'], env=env, cwd=tmp_path, check=True)
+    done = subprocess.run(['sh', 'script'], env=env, cwd=tmp_path, check=False, capture_output=True)
+    requeued = (tmp_path / 'requeued').read_text().splitlines() if (tmp_path / 'requeued').exists() else []
+    assert [done.returncode, *requeued] == expected, done.stderr
 
 
 def test_slurm_script_says_how_it_is_used() -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run after the step at hand, with a checkpoint, on all ranks at the same step."""
+"""Ctrl-C, SIGTERM, SIGHUP and Slurm's warning end a run after the step at hand, on all ranks, with a checkpoint."""
 
 import signal
 import threading
@@ -6,18 +6,27 @@ from types import FrameType
 from typing import Any
 
 import torch
-from mmengine.dist import get_world_size
+from mmengine.dist import get_rank, get_world_size
 from mmengine.hooks import Hook
 
+from seg.engine import slurm_warning
 from seg.engine.watchdog import Watchdog
 from seg.registry import HOOKS
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+def _signals() -> list[signal.Signals]:
+    """What stops a run."""
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
+    return [*signals, slurm_warning.WARNING] if slurm_warning.is_listening() else signals
 
 
 @HOOKS.register_module()
 class StopHook(Hook):
-    """Turns the first signal into a stop at the next step that all ranks agree on; a second one ends at once.
+    """Turns the first signal into a stop at the next step that all ranks agree on; a second Ctrl-C ends at once.
+
+    SIGTERM may come again: Slurm sends it twice to a job that it preempts. SIGHUP, of a closed terminal, is left to nohup.
 
     The agreement is one number over gloo, sent while a step computes and read before the next one ends, so it never
     waits for the device's stream. Exit codes are 128 + the signal's number. What hangs after a signal is ended after 10 s.
@@ -34,8 +43,9 @@ class StopHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._receive) for number in _SIGNALS}
-            self._watchdog = Watchdog()
+            self._previous = {number: signal.signal(number, self._receive) for number in _signals()}
+            self.received = slurm_warning.heard()
+            self._watchdog = Watchdog(tuple(self._previous), speaks=get_rank() == 0)
             self._watchdog.start()
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
@@ -74,9 +84,9 @@ class StopHook(Hook):
             self._watchdog.beat(place)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self.received:
-            raise KeyboardInterrupt
-        self.received = number
+        if self.received and number == signal.SIGINT:
+            raise KeyboardInterrupt  # the watchdog sees to it that it does not wait
+        self.received = max(self.received, number)
 
     def _agree(self) -> int:
         """The signal that some rank had received by its last step: the same answer on every rank."""
