@@ -116,14 +116,22 @@ class FullyShardedDataParallel(nn.Module):
     def train(self, mode: bool = True) -> 'FullyShardedDataParallel':
         """Every rank must call it."""
         super().train(mode)
-        for part in self._parts():
-            keep = not mode or part is self.module
-            part.set_reshard_after_forward(self.reshard_after_forward and not keep, recurse=False)
-            if mode:
-                part.reshard()
-            else:
-                part.unshard()
+        if mode:
+            self.let_go()
+        else:
+            self._gather()
         return self
+
+    def let_go(self) -> None:
+        """Of the weights that eval mode has gathered."""
+        for part in self._parts():
+            part.set_reshard_after_forward(self.reshard_after_forward and part is not self.module, recurse=False)
+            part.reshard()
+
+    def _gather(self) -> None:
+        for part in self._parts():
+            part.set_reshard_after_forward(False, recurse=False)
+            part.unshard()
 
     def _parts(self) -> list[FSDPModule]:
         return [part for part in self.module.modules() if isinstance(part, FSDPModule)]

@@ -174,6 +174,7 @@ class SegRunner(Runner):
             self.param_schedulers = self.build_param_scheduler(self.param_schedulers)
         if self._val_loop is not None:
             self._val_loop = self.build_val_loop(self._val_loop)
+        self.call_hook('before_run')
         self._init_model_weights()
         self.load_or_resume()
         self._maybe_compile('train_step')
