@@ -11,6 +11,7 @@ from mmengine.dist import get_rank, get_world_size
 
 from seg.engine import checkpoint, fsdp, resume
 from seg.engine.first_rank import read_on_first
+from seg.engine.stored_run import check_counts, seg_meta
 from seg.errors import UserError
 
 Found = tuple[Path, dict]
@@ -29,6 +30,7 @@ def prepare(config: Config, wanted: str | bool | None, trust: bool) -> Found | N
     if found is None:
         _say(f'--resume: no checkpoint in {config.work_dir} yet, so the run starts at its beginning')
         return None
+    check_counts(found[1], found[0])
     config.load_from, config.resume = str(found[0]), True
     adopt_seed(config, found[1])
     keep_global_batch(config, found[1])
@@ -59,7 +61,7 @@ def keep_global_batch(config: Config, state: dict) -> None:
 
     On the same number a changed batch_size is the user's wish, which is judged when the run is built.
     """
-    saved = resume.seg_meta(state)
+    saved = seg_meta(state)
     if 'global_batch' not in saved or saved.get('world_size') == get_world_size():
         return
     loader, was = config.train_dataloader, saved['global_batch']

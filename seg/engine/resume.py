@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import mmengine
-from mmengine.logging import MessageHub
 
 from seg.config import to_plain
 from seg.engine import bucket_order, checkpoint, fsdp, rng, schedules, sharded_checkpoint
 from seg.engine.first_rank import read_on_first
 from seg.engine.step import unwrap
+from seg.engine.stored_run import check_counts, explained, hub_info, precision_of, seg_meta
 from seg.errors import UserError
 from seg.models.weights import load_weights
 
@@ -109,10 +109,11 @@ def load_weights_from(runner: Any, filename: str) -> dict:
     """Load what fits of the weights in a file, ours or another's; log what did not. Returns the file's content."""
     state = read_on_first(partial(checkpoint.load, filename, trust=runner.trust_checkpoint))
     state.setdefault('state_dict', state if 'meta' not in state else {})
-    runner.call_hook('after_load_checkpoint', checkpoint=state)
-    report = load_weights(unwrap(runner.model), state['state_dict'])
+    with explained(filename):
+        runner.call_hook('after_load_checkpoint', checkpoint=state)
+        report = load_weights(unwrap(runner.model), state['state_dict'])
     runner.logger.info(f'Weights from {filename}: {report}')
-    runner.loaded_precision = seg_meta(state).get('precision', 'fp32')
+    runner.loaded_precision = precision_of(state, filename)
     return state
 
 
@@ -121,19 +122,25 @@ def resume_from(runner: Any, filename: str) -> None:
     state = runner.take_preloaded(filename) or read_on_first(
         partial(checkpoint.load, filename, trust=runner.trust_checkpoint, outline=in_pieces)
     )
-    _check_same_run(runner, state, filename)
-    if sharded_checkpoint.is_outline(state):
-        state = sharded_checkpoint.fill(state, Path(filename), runner.model.mesh)
+    with explained(filename):
+        _check_same_run(runner, state, filename)
+        if sharded_checkpoint.is_outline(state):
+            state = sharded_checkpoint.fill(state, Path(filename), runner.model.mesh)
+        _put_back(runner, state)
+    runner.logger.info(f'Resumed from {filename}: epoch {runner.epoch}, step {runner.iter} of {runner.max_iters}')
+
+
+def _put_back(runner: Any, state: dict) -> None:
     bucket_order.settle(runner.model)
     runner.call_hook('after_load_checkpoint', checkpoint=state)
     unwrap(runner.model).load_state_dict(state['state_dict'])
     runner.train_loop._epoch = state['meta']['epoch']
     runner.train_loop._iter = state['meta']['iter']
-    _load_hub(runner.message_hub, state.get('message_hub', {}))
+    for key, value in hub_info(state).items():
+        runner.message_hub.update_info(key, value)
     _load_schedules(runner, state)
     if not rng.restore(state.get('rng', [])):
         runner.logger.info('The checkpoint is of another number of processes: dropout draws anew, samples do not')
-    runner.logger.info(f'Resumed from {filename}: epoch {runner.epoch}, step {runner.iter} of {runner.max_iters}')
 
 
 def _load_schedules(runner: Any, state: dict) -> None:
@@ -154,17 +161,13 @@ def _load_schedules(runner: Any, state: dict) -> None:
     )
 
 
-def seg_meta(state: dict) -> dict:
-    """What our own checkpoints say of themselves; empty for another's."""
-    return (state.get('meta') or {}).get('seg') or {}
-
-
 def _check_same_run(runner: Any, state: dict, filename: str) -> None:
     for key in ('state_dict', 'optimizer', 'meta'):
         if key not in state:
             raise UserError(
                 f'{filename} has no {key!r}: it holds weights, not a run. Use load_from=... to start from it'
             )
+    check_counts(state, filename)
     different = sorted(_shapes(unwrap(runner.model).state_dict()) ^ _shapes(state['state_dict']))
     if different:
         raise UserError(
@@ -201,8 +204,3 @@ def _check_same_data(runner: Any, saved: dict, filename: str) -> None:
 
 def _shapes(weights: dict) -> set[tuple[str, tuple[int, ...]]]:
     return {(key, tuple(value.shape)) for key, value in weights.items()}
-
-
-def _load_hub(hub: MessageHub, state: dict) -> None:
-    for key, value in state.get('runtime_info', {}).items():
-        hub.update_info(key, value)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from seg.config import from_plain, load_config
 from seg.engine import checkpoint
-from seg.engine.precision import DTYPES
+from seg.engine.stored_run import precision_of, seg_meta
 from seg.errors import UserError
 from seg.registry import DATASETS
 from seg.visualization.overlay import palette_of
@@ -42,7 +42,7 @@ def read_stored_model(
     Raises UserError for a file that is damaged, unsafe or without config.
     """
     state = checkpoint.load(path, trust=trust)
-    seg = _part(_part(state, 'meta'), 'seg')
+    seg = seg_meta(state)
     chosen = _own_config(seg, Path(path)) if config is None else _users_config(config)
     metainfo = _part(seg, 'dataset_meta') or _metainfo(evaluation_dataset(chosen))
     classes, palette = _classes(metainfo, Path(path))
@@ -50,7 +50,7 @@ def read_stored_model(
         path=Path(path),
         config=chosen,
         weights=state['state_dict'] if isinstance(state.get('state_dict'), dict) else state,
-        precision=seg.get('precision', 'fp32') if seg.get('precision') in DTYPES else 'fp32',
+        precision=precision_of(state, path),
         classes=classes,
         palette=palette,
         custom_imports=_custom_imports(seg) if config is None else [],
