@@ -1,4 +1,4 @@
-"""A checkpoint is written beside the steps: they wait for its copy to host memory, the next one and the end for its file."""
+"""A checkpoint is written beside the steps: they wait for its copy to host memory, the next and the end for its file."""
 
 import threading
 import time
