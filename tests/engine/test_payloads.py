@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from seg.engine import checkpoint, continuation
 from seg.engine.test import evaluate
@@ -214,3 +215,21 @@ def test_custom_imports_and_bases_of_a_stored_config_do_nothing(data: Path, stat
     checkpoint.save(changed, watched / 'a.pth')
     for reader in READERS:
         reader(data, watched / 'a.pth')
+
+
+class _Touch:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.path,)
+
+
+def test_weights_that_a_stored_config_names_are_not_loaded(data: Path, state: dict, watched: Path) -> None:
+    """MMEngine's `init_cfg` would fetch and unpickle them."""
+    torch.save(dict(state_dict=_Touch(watched / 'marker')), watched / 'evil.pth')
+    changed = copy.deepcopy(state)
+    named = dict(type='Pretrained', checkpoint=str(watched / 'evil.pth'))
+    changed['meta']['seg']['config']['model']['init_cfg'] = named
+    checkpoint.save(changed, watched / 'a.pth')
+    predict(data, watched / 'a.pth')
