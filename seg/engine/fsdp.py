@@ -83,8 +83,11 @@ class FullyShardedDataParallel(nn.Module):
         reduce_dtype: str | None = None,
     ) -> None:
         super().__init__()
+        _check_version()
+        self._whole = False
         names = default_units(module) if units is None else matching_modules(module, units, 'model_wrapper_cfg.units')
         modules = dict(module.named_modules())
+        _refuse_lists([modules[name] for name in names])
         self.units: dict[str, Any] = {name: modules[name] for name in names}
         self.reshard_after_forward = reshard_after_forward
         self.mesh = init_device_mesh(torch.device(get_device()).type, (get_world_size(),))
@@ -124,14 +127,21 @@ class FullyShardedDataParallel(nn.Module):
 
     def let_go(self) -> None:
         """Of the weights that eval mode has gathered."""
+        if not self._whole:
+            return
         for part in self._parts():
             part.set_reshard_after_forward(self.reshard_after_forward and part is not self.module, recurse=False)
             part.reshard()
+        # torch gathers ahead in a backward by the order of all forwards since the last one, and ranks validate unequal
+        # numbers of batches: they would gather unlike each other, and wait for ever.
+        self.module.reset_iter_state()
+        self._whole = False
 
     def _gather(self) -> None:
         for part in self._parts():
             part.set_reshard_after_forward(False, recurse=False)
             part.unshard()
+        self._whole = True
 
     def _parts(self) -> list[FSDPModule]:
         return [part for part in self.module.modules() if isinstance(part, FSDPModule)]
@@ -150,6 +160,19 @@ def default_units(module: nn.Module) -> list[str]:
 
 def has_weights(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None
+
+
+def _check_version() -> None:
+    if not hasattr(FSDPModule, 'reset_iter_state'):
+        raise UserError(f'model_wrapper_cfg.type={NAME} needs torch 2.14 or newer; this is {torch.__version__}')
+
+
+def _refuse_lists(units: list[nn.Module]) -> None:
+    for unit in units:
+        if isinstance(unit, nn.ModuleList | nn.ModuleDict):
+            raise UserError(
+                f'model_wrapper_cfg.units: a {type(unit).__name__} is never run itself; name its children by ".*"'
+            )
 
 
 def _dtype(name: str | None) -> torch.dtype | None:

@@ -64,11 +64,14 @@ def test_a_resumed_run_equals_the_unbroken_one(tmp_path: Path, data: Path) -> No
 
 @pytest.fixture(scope='module')
 def runs(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
-    """12 steps of 4 images in float32 without dropout: 'fsdp' in pieces, 'gathered' in plain files, 'ddp' without FSDP."""
+    """12 steps of 4 images in float32 without dropout, one of them left out.
+
+    'fsdp' has folders in pieces, 'gathered' plain files, 'ddp' has no FSDP.
+    """
     root = tmp_path_factory.mktemp('runs')
-    SCORES.update(on_ranks(2, data, root / 'fsdp', **PLAIN)['metrics'])
-    on_ranks(2, data, root / 'gathered', checkpoint=dict(sharded=False), **PLAIN)
-    on_ranks(2, data, root / 'ddp', model_wrapper_cfg=None, **PLAIN)
+    SCORES.update(on_ranks(2, data, root / 'fsdp', **PLAIN, **NAN)['metrics'])
+    on_ranks(2, data, root / 'gathered', checkpoint=dict(sharded=False), **PLAIN, **NAN)
+    on_ranks(2, data, root / 'ddp', model_wrapper_cfg=None, **PLAIN, **NAN)
     return root
 
 
@@ -77,6 +80,11 @@ PLAIN: dict[str, Any] = {
     'optim_wrapper': dict(type='OptimWrapper', clip_grad=dict(max_norm=1.0)),
     'train_dataloader.batch_size': 2,
     'model.network.dropout': 0.0,
+}
+AVERAGED = dict(type='EMAHook', momentum=0.5)
+NAN: dict[str, Any] = {  # step 3 is left out, on both ranks
+    'optim_wrapper.skip_nonfinite': 1,
+    'custom_hooks': [AVERAGED, dict(type='InjectHook', fault='nan:rank=1,step=3')],
 }
 
 
