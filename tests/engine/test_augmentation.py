@@ -17,6 +17,7 @@ import pytest
 import torch
 from mmcv.transforms import BaseTransform
 from mmengine.dist import get_world_size
+from mmengine.registry import DefaultScope
 from torch.utils.data import DataLoader
 
 from seg.datasets.transforms.colour import PhotoMetricDistortion
@@ -61,15 +62,19 @@ def pipeline() -> list[Any]:
 
     mmcv's RandomGrayscale is left out: it drops the channels (E9).
     """
-    flip = mmcv.transforms.RandomFlip(0.6, ['horizontal', 'vertical', 'diagonal'])
+    with DefaultScope.overwrite_default_scope('mmengine'):  # in which RandomResize finds mmcv's Resize, not ours
+        flip = mmcv.transforms.RandomFlip(0.6, ['horizontal', 'vertical', 'diagonal'])
+        resizes = [
+            mmcv.transforms.RandomResize((40, 30), (0.8, 1.5)),
+            mmcv.transforms.RandomChoiceResize([(32, 24), (48, 36)]),
+        ]
     return [
         dict(type='LoadImageFromFile'),
         dict(type='LoadAnnotations'),
         dict(type='RandomResize', scale=(40, 30), ratio_range=(0.8, 1.5)),
         dict(type='RandomRotate', prob=0.5, degree=20),
         dict(type='RandomAffine', degrees=5, translate=(0.1, 0.1), scale=(0.9, 1.1), shear=3, prob=0.5),
-        mmcv.transforms.RandomResize((40, 30), (0.8, 1.5)),
-        mmcv.transforms.RandomChoiceResize([(32, 24), (48, 36)]),
+        *resizes,
         dict(type='RandomChoiceResize', scales=[(32, 24), (48, 36)]),
         dict(type='RandomCrop', crop_size=(20, 24), cat_max_ratio=0.9),
         mmcv.transforms.RandomChoice([[flip], [RandomCrop((16, 20))], []]),
