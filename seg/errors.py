@@ -1,4 +1,4 @@
-"""The one exception that means: the user must change something."""
+"""The exceptions whose message is all there is to say: a tool prints it once, and no traceback."""
 
 
 class UserError(Exception):
@@ -10,6 +10,10 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(_own_words(message, type(self)))
+
+
+class RunError(RuntimeError):
+    """A run that failed for a reason that is known, on one rank or on all of them; exit code 1."""
 
 
 class BadFileError(UserError):

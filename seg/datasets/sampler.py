@@ -97,6 +97,11 @@ class GlobalBatchSampler(Sampler[Batch]):
         """The indices of the data set in the order of this epoch, before they are cut into steps."""
         return epoch_order(self.size, self.seed, epoch) if self.shuffle else np.arange(self.size)
 
+    def batch_at(self, step: int) -> Batch:
+        """This rank's item of a global step, counted from 0."""
+        epoch, place = divmod(step, len(self))
+        return self._share(epoch, self.order(epoch), place)
+
     def _share(self, epoch: int, order: np.ndarray, step: int) -> Batch:
         micro = np.arange(self.accumulate)[:, None] * self.world_size + self.rank
         places = step * self.global_batch + micro * self.batch_size + np.arange(self.batch_size)

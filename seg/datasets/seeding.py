@@ -5,7 +5,7 @@ what the process draws elsewhere, dropout say, does not depend on where samples 
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,7 @@ class SeededDataset(Dataset):
     def __init__(self, dataset: Dataset, seed: int) -> None:
         self.dataset = dataset
         self.seed = seed
+        self.before_sample: Callable[[int, int], None] | None = None  # told (epoch, index) of what is read next
         # A second engine for numpy's functions: swapping engines costs a microsecond, copying MT19937's state back 28.
         self._engine = np.random.MT19937(0)
         self._bad_files = BadFiles(allowed_bad_files(dataset))
@@ -54,6 +55,8 @@ class SeededDataset(Dataset):
     def _sample(self, epoch: int, index: int) -> Any:
         with _python_and_torch_put_back(), _numpy_put_back(self._engine):
             _seed_generators(self.seed, epoch, index)
+            if self.before_sample is not None:
+                self.before_sample(epoch, index)
             return self.dataset[index]
 
 

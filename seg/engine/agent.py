@@ -26,24 +26,27 @@ class Agent(LocalElasticAgent):
     """Starts the ranks of this machine and watches them.
 
     A run that was stopped by a signal, or that told its user to change something, is not started anew. Each restart is
-    told to `say`, with its cause.
+    told to `say`, with its cause. `cause` is the last failure: the rank, and what became of it.
     """
 
     def __init__(self, *args: Any, say: Callable[[str], None] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._say = say or _to_stderr
+        self.cause: tuple[int, ProcessFailure] | None = None
         self._stopping = False
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        if self._pcontext is not None and any(process.poll() for process in self._processes()):
+        failed = {process.pid for process in self._processes() if process.poll()}
+        if self._pcontext is not None and failed:
             self._pcontext.close(timeout=GRACE_S)  # torch's own call of it, which comes next, would wait 30 s
         result = super()._monitor_workers(worker_group)
-        if result.state == WorkerState.FAILED and self._remaining_restarts:
-            self._judge(result.failures)
+        if result.state == WorkerState.FAILED:
+            self.cause = first_failure(_less_what_we_ended(result.failures, failed))
+            if self._remaining_restarts:
+                self._judge(*self.cause)
         return result
 
-    def _judge(self, failures: Mapping[int, ProcessFailure]) -> None:
-        rank, failure = first_failure(failures)
+    def _judge(self, rank: int, failure: ProcessFailure) -> None:
         if is_final(failure.exitcode):
             self._remaining_restarts = 0
             return
@@ -85,6 +88,13 @@ def _wait_for_all(processes: list[Any], patience_s: float) -> None:
             deadline = min(deadline, time.monotonic() + GRACE_S)
             processes = [process for process in processes if process.poll() is None]
         time.sleep(0.05)
+
+
+def _less_what_we_ended(failures: Mapping[int, ProcessFailure], failed: set[int]) -> dict[int, ProcessFailure]:
+    """Of the ranks that failed, those that had (`failed`: process ids) before the others were ended, or say more."""
+    ended = {-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM}
+    kept = {rank: one for rank, one in failures.items() if one.pid in failed or one.exitcode not in ended}
+    return kept or dict(failures)
 
 
 def is_final(code: int) -> bool:

@@ -6,6 +6,7 @@ heavy is imported here, so that `--help` answers at once.
 
 import argparse
 import atexit
+import errno
 import hashlib
 import multiprocessing
 import os
@@ -19,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from seg.engine import slurm_warning
-from seg.errors import UserError
+from seg.errors import RunError, UserError
 
 EXIT_ERROR, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
 ERROR_DIR = 'SEG_ERROR_DIR'  # set by our launcher: a folder where the ranks of one machine note what has been said
 _WAIT_S = 3.0
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # full, a full quota, read-only
 _SYSTEM_LIBRARIES = ('libGL', 'libgthread', 'libglib')  # what OpenCV needs of the system
 # What gloo and NCCL say on a rank whose peer has ended
 _PEER_IS_GONE = ('Connection closed by peer', 'Connection reset by peer', 'remote process exited')
@@ -51,6 +53,9 @@ def _fail(error: BaseException) -> int:
     if isinstance(error, UserError):
         _say_once(f'error: {error}')
         return EXIT_USER
+    if isinstance(error, RunError) or (isinstance(error, OSError) and error.errno in _DISK):
+        _say_once(f'error: {error}')
+        return EXIT_ERROR
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     if not isinstance(error, Exception):

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seg.engine.cli import ERROR_DIR, EXIT_INTERRUPTED, EXIT_USER, main, parser_for_test, parser_for_train
+from seg.engine.cli import ERROR_DIR, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USER, main, parser_for_test, parser_for_train
 from seg.engine.cores import threads_per_process, usable_cores
 from seg.engine.meeting import Meeting, meet
 from seg.engine.network import choose_gloo_interface
 from seg.errors import UserError
 
 if TYPE_CHECKING:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 TOOLS = Path(__file__).resolve().parents[2] / 'tools'
 LAUNCHER_PID = 'SEG_LAUNCHER_PID'  # the ranks watch this process
@@ -50,34 +50,30 @@ def launch(script: Sequence[str], job: Job) -> int:
     Raises UserError when the port is taken.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    with tempfile.TemporaryDirectory(prefix='seg-launch-') as folder:
-        _set_environment(job, Path(folder))
-        try:
-            _start(script, replace(job, port=job.port or free_port()), folder)
-        except ChildFailedError as error:
-            return _report(error)
-        except SignalException as error:
-            return EXIT_INTERRUPTED if error.sigval == signal.SIGINT else 128 + error.sigval
-    return 0
-
-
-def _start(script: Sequence[str], job: Job, folder: str) -> None:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-    from seg.engine.agent import Agent
-
+    job = replace(job, port=job.port or free_port())
     if job.nodes > 1:
         choose_gloo_interface(meet(Meeting(job.address, job.port, job.node_rank, job.nodes, 'node')))
     else:
         _refuse_taken_port(job)
+    with tempfile.TemporaryDirectory(prefix='seg-launch-') as folder:
+        _set_environment(job, Path(folder))
+        try:
+            return _start(script, job, folder)
+        except SignalException as error:
+            return EXIT_INTERRUPTED if error.sigval == signal.SIGINT else 128 + error.sigval
+
+
+def _start(script: Sequence[str], job: Job, folder: str) -> int:
+    from seg.engine.agent import Agent
+
     _quieten_elastic()
     # torch fills ${local_rank} into arguments, and so makes $ of $$
     arguments = [argument.replace('$', '$$') for argument in ('-u', *script)]
-    result = Agent(**_specs(arguments, job, folder)).run()
-    if result.is_failed():
-        raise ChildFailedError(script[0], result.failures)
+    agent = Agent(**_specs(arguments, job, folder))
+    if not agent.run().is_failed():
+        return 0
+    return EXIT_ERROR if agent.cause is None else _report(*agent.cause)
 
 
 def _specs(arguments: Sequence[str], job: Job, folder: str) -> dict[str, Any]:
@@ -143,10 +139,9 @@ def _quieten_elastic() -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _report(error: 'ChildFailedError') -> int:
-    from seg.engine.agent import describe, first_failure
+def _report(rank: int, failure: 'ProcessFailure') -> int:
+    from seg.engine.agent import describe
 
-    rank, failure = first_failure(error.failures)
     code = failure.exitcode
     if code != EXIT_USER:  # then the rank has said what to change
         print(describe(rank, failure), file=sys.stderr)

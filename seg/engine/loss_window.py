@@ -7,6 +7,8 @@ import torch
 from mmengine.dist import get_world_size
 from torch import Tensor
 
+from seg.errors import RunError
+
 
 class LossWindow:
     """One row a step, one column a loss."""
@@ -37,7 +39,7 @@ class LossWindow:
 def refuse_not_finite(losses: dict[str, list[float]], runner: Any, last_step: int) -> None:
     """Nothing good comes of going on with a loss that is not finite.
 
-    Raises RuntimeError naming the first such step up to `last_step` (counted from 1), its learning rate and its samples.
+    Raises RunError naming the first such step up to `last_step` (counted from 1), its learning rate and its samples.
     """
     bad = [row for row, loss in enumerate(losses['loss']) if not math.isfinite(loss)]
     if not bad:
@@ -45,7 +47,7 @@ def refuse_not_finite(losses: dict[str, list[float]], runner: Any, last_step: in
     step = last_step - len(losses['loss']) + 1 + bad[0]
     values = '  '.join(f'{name}: {column[bad[0]]}' for name, column in losses.items())
     rate = runner.optim_wrapper.optimizer.param_groups[0]['lr']
-    raise RuntimeError(
+    raise RunError(
         f'the loss is not finite at step {step} ({values}; learning rate {rate:.3e}; '
         f'samples {samples_of(runner, step)}). The last checkpoint is from before it. Try a lower learning rate, '
         'clip_grad, bf16 instead of fp16, or optim_wrapper.skip_nonfinite=10 to leave such steps out'

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from seg.engine import step
 from seg.engine.loss_window import samples_of
+from seg.errors import RunError
 
 _SKIPPED = 'skipped_steps'
 
@@ -16,7 +17,7 @@ def train_step(runner: Any, batch: dict) -> dict[str, Tensor]:
     """A training step, or nothing, on all ranks, where the loss of the global batch is not finite.
 
     Gradients are dropped before the optimizer sees them, and BatchNorm's statistics are put back. The run's state counts
-    the steps left out; RuntimeError at one more than the config allows. Waits for the device. Returns {} for such a step.
+    the steps left out; RunError at one more than the config allows. Waits for the device. Returns {} for such a step.
     """
     buffers = list(step.unwrap(runner.model).buffers())
     before = [buffer.clone() for buffer in buffers]
@@ -45,7 +46,5 @@ def _count(runner: Any, allowed: int) -> None:
     rate = runner.optim_wrapper.optimizer.param_groups[0]['lr']
     where = f'step {number} (learning rate {rate:.3e}, samples {samples_of(runner, number)})'
     if skipped > allowed:
-        raise RuntimeError(
-            f'the loss is not finite at {where}, and the {allowed} such steps that are allowed were used up'
-        )
+        raise RunError(f'the loss is not finite at {where}, and the {allowed} such steps that are allowed were used up')
     runner.logger.warning(f'The loss is not finite at {where}: left out, {skipped} of {allowed} allowed')

@@ -14,6 +14,7 @@ from seg.engine import background
 GRACE_S = 10.0
 _WRITE_S = 120.0  # for a checkpoint that is being written
 _AT_ONCE_S = 1.0
+SAME_PRESS_S = 1.0  # a Ctrl-C may come from the terminal and from the launcher
 _LOOK_S = 0.2
 
 
@@ -64,7 +65,8 @@ class Watchdog:
                 self._say(f'{_name(first)}: the run stops after the next step; it is now after {self._place}')
             heard_s = time.monotonic()
             while not self._stopped.is_set():
-                if self._next_signal(_LOOK_S) == signal.SIGINT:
+                again = self._next_signal(_LOOK_S) == signal.SIGINT
+                if again and time.monotonic() - heard_s > SAME_PRESS_S:
                     self._end_at_once()
                 patience_s = self._patience_s()
                 if time.monotonic() - max(self._last_beat_s, heard_s) > patience_s:

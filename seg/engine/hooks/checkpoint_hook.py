@@ -15,7 +15,7 @@ from mmengine.hooks import CheckpointHook as UpstreamCheckpointHook
 from seg.engine import checkpoint, sharded_checkpoint
 from seg.engine.background import BackgroundTask
 from seg.engine.fsdp import is_fully_sharded
-from seg.errors import UserError
+from seg.errors import RunError, UserError
 from seg.registry import HOOKS
 
 
@@ -156,6 +156,13 @@ class CheckpointHook(UpstreamCheckpointHook):
         return names, outdated
 
     def _write(self, state: dict, names: list[str], outdated: list[str]) -> None:
+        try:
+            self._write_files(state, names, outdated)
+        except OSError as error:
+            path, why = self._folder / names[0], error.strerror or error
+            raise RunError(f'{path} could not be written: {why}. The checkpoints before it are whole') from error
+
+    def _write_files(self, state: dict, names: list[str], outdated: list[str]) -> None:
         first, *others = names
         if self._group is None:
             checkpoint.save(state, self._folder / first)

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import re
 import signal
 import sys
 import time
@@ -14,44 +13,21 @@ from mmengine.dist import get_rank
 from mmengine.hooks import Hook
 from torch import Tensor
 
+from seg.engine.faults import Fault, parse_fault, refuse_what_never_strikes
 from seg.engine.step import unwrap
-from seg.errors import UserError
 from seg.registry import HOOKS
 
-KINDS = ('kill', 'raise', 'hang', 'nan')
-PHASES = ('data', 'forward', 'backward', 'validation', 'checkpoint', 'worker')
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What goes wrong, on which rank, at which step (counted from 1), where in it."""
-
-    kind: str
-    rank: int = 0
-    step: int = 1
-    phase: str = 'forward'
-
-
-def parse_fault(text: str) -> Fault:
-    """'kill:rank=1,step=17,phase=backward'. Raises UserError for what is not such a text."""
-    match = re.fullmatch(r'(\w+)(?::(.*))?', text)
-    pairs = dict(part.split('=', 1) for part in (match.group(2) or '').split(',') if '=' in part) if match else {}
-    kind, phase = (match.group(1) if match else ''), pairs.pop('phase', 'forward')
-    numbers = {key: value for key, value in pairs.items() if key in ('rank', 'step') and value.isdigit()}
-    if kind not in KINDS or phase not in PHASES or numbers.keys() != pairs.keys():
-        raise UserError(
-            f'--inject {text}: expected KIND:rank=R,step=S,phase=PHASE with KIND one of {", ".join(KINDS)} and PHASE '
-            f'one of {", ".join(PHASES)}'
-        )
-    return Fault(kind, phase=phase, **{key: int(value) for key, value in numbers.items()})
+_SIGNALS = {'kill': signal.SIGKILL, 'freeze': signal.SIGSTOP, 'stop': signal.SIGTERM}
 
 
 @HOOKS.register_module()
 class InjectHook(Hook):
-    """Makes `fault` happen. Kinds: kill (SIGKILL), raise, hang (sleeps for ever), nan (in the network's output).
+    """Makes `fault` happen (`seg.engine.faults`).
 
-    Phase 'worker' hits a loader worker of the rank, 'checkpoint' the moment between a file's writing and its renaming,
-    'validation' the first batch of the first validation from that step on.
+    Kinds: kill (SIGKILL), raise, memory (MemoryError), hang (sleeps for ever), freeze (SIGSTOP), stop (SIGTERM), nan (in
+    the network's output). Phase 'start' is before the first step, 'data' where a sample of the step is read, in a loader
+    worker if there is one; 'worker' hits a worker from outside; 'checkpoint' is the moment between a file's writing and its
+    renaming, 'validation' the first batch of the first validation from that step on, 'end' after the last step.
     """
 
     priority = 'VERY_HIGH'
@@ -60,15 +36,26 @@ class InjectHook(Hook):
         self.fault = parse_fault(fault)
         self._armed = False
 
+    def before_train(self, runner: Any) -> None:
+        refuse_what_never_strikes(self.fault, runner)
+        if self.fault.rank != get_rank():
+            return
+        if self.fault.phase == 'start':
+            strike(self.fault)
+        elif self.fault.phase == 'data':
+            # The workers are started after this, so they know of it.
+            seeded = runner.train_dataloader.dataset
+            seeded.before_sample = _InData(self.fault, _first_sample(runner, self.fault.step))
+
     def before_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None) -> None:
         if runner.iter + 1 != self.fault.step or get_rank() != self.fault.rank:
             return
         self._armed = True
         network = unwrap(runner.model).network
-        if self.fault.phase == 'data':
+        if self.fault.phase == 'hook':
             self._strike()
         elif self.fault.phase == 'worker':
-            _kill_a_worker()
+            os.kill(multiprocessing.active_children()[0].pid or 0, _SIGNALS[self.fault.kind])
         elif self.fault.kind == 'nan':
             network.register_forward_hook(self._spoil)
         elif self.fault.phase == 'forward':
@@ -82,15 +69,14 @@ class InjectHook(Hook):
         if self.fault.phase == 'validation':
             self._strike()
 
+    def after_train(self, runner: Any) -> None:
+        if self.fault.phase == 'end' and self.fault.rank == get_rank():
+            strike(self.fault)
+
     def _strike(self) -> None:
-        if not self._armed:
-            return
-        self._armed = False
-        if self.fault.kind == 'kill':
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.fault.kind == 'hang':
-            time.sleep(10**6)
-        raise RuntimeError(f'injected: {self.fault}')
+        if self._armed:
+            self._armed = False
+            strike(self.fault)
 
     def _spoil(self, network: Any, inputs: Any, logits: Tensor) -> Tensor:
         if not self._armed:
@@ -99,11 +85,32 @@ class InjectHook(Hook):
         return logits * float('nan')
 
 
-def _kill_a_worker() -> None:
-    workers = multiprocessing.active_children()
-    if not workers:
-        raise UserError('--inject phase=worker: this rank has no loader worker; set train_dataloader.num_workers')
-    os.kill(workers[0].pid or 0, signal.SIGKILL)
+def strike(fault: Fault) -> None:
+    """The fault, here and now, to this process."""
+    if fault.kind in _SIGNALS:
+        os.kill(os.getpid(), _SIGNALS[fault.kind])
+    elif fault.kind == 'hang':
+        time.sleep(10**6)
+    else:
+        kind = MemoryError if fault.kind == 'memory' else RuntimeError
+        raise kind(f'injected: {fault}')
+
+
+@dataclass
+class _InData:
+    """Told of each sample, it strikes at one. A class, for workers that are spawned."""
+
+    fault: Fault
+    sample: tuple[int, int]
+
+    def __call__(self, epoch: int, index: int) -> None:
+        if (epoch, index) == self.sample:
+            strike(self.fault)
+
+
+def _first_sample(runner: Any, step: int) -> tuple[int, int]:
+    """(epoch, index) of the first sample that this rank reads for a step, counted from 1."""
+    return runner.train_dataloader.batch_sampler.batch_at(step - 1)[0]
 
 
 def _before_rename_of_checkpoint(strike: Callable[[], None]) -> None:

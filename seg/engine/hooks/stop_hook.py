@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -10,7 +11,7 @@ from mmengine.dist import get_rank, get_world_size
 from mmengine.hooks import Hook
 
 from seg.engine import slurm_warning
-from seg.engine.watchdog import Watchdog
+from seg.engine.watchdog import SAME_PRESS_S, Watchdog
 from seg.registry import HOOKS
 
 
@@ -36,6 +37,7 @@ class StopHook(Hook):
 
     def __init__(self) -> None:
         self.received = 0
+        self._received_s = 0.0
         self._previous: dict[int, Any] = {}
         self._flag = torch.zeros(1, dtype=torch.int32)
         self._pending: Any = None
@@ -84,7 +86,10 @@ class StopHook(Hook):
             self._watchdog.beat(place)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self.received and number == signal.SIGINT:
+        now_s = time.monotonic()
+        if not self.received:
+            self._received_s = now_s
+        elif number == signal.SIGINT and now_s - self._received_s > SAME_PRESS_S:
             raise KeyboardInterrupt  # the watchdog sees to it that it does not wait
         self.received = max(self.received, number)
 
