@@ -100,6 +100,7 @@ def build(data: Path, world: int, steps: list[Any] | None = None, **options: Any
         seg_map_suffix='.png',
         metainfo=dict(classes=('background', 'box')),
         pipeline=steps or pipeline(),
+        serialize_data=False,  # which collects garbage, and takes longer than all the rest
     )
     config = dict(batch_size=GLOBAL_BATCH // world, dataset=dataset, **options)
     return build_train_dataloader(config, seed=SEED, accumulate=1, endless=False)
