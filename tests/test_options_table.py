@@ -60,6 +60,8 @@ EVIDENCE = {
     'EMA': 'tests/engine/test_exact_resume.py::test_stopped_after_step_17_and_resumed',
     'ReduceLROnPlateau': 'tests/engine/test_exact_resume.py::test_stopped_after_step_17_and_resumed',
     '`nn.DataParallel': 'tests/engine/test_data_parallel.py::',
+    'ZeRO': 'tests/engine/test_zero.py::test_a_checkpoint_goes_over_to_ddp_and_back',
+    'FSDP': 'tests/engine/test_fsdp_run.py::test_a_run_goes_over',
     'early stopping': f'{TRAINING}::test_what_options_do',
     'channels_last': f'{TRAINING}::test_an_option_trains_and_is_resumed',
     'torch.compile': f'{TRAINING}::test_the_network_is_compiled_in_place',

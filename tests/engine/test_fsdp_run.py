@@ -1,6 +1,8 @@
 """A run under FSDP: bit-equal when resumed, its folders read by every tool, and over to DDP and back."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +137,8 @@ def scores(data: str, work_dir: str, file: str, wrapper: dict | None, launcher: 
 def test_the_tools_read_the_folder(runs: Path, tmp_path: Path, data: Path) -> None:
     """tools/test.py in one process, under DDP and under FSDP gives training's number; so does the converted file."""
     folder = str(runs / 'fsdp/epoch_2.dcp')
-    convert(Path(folder), tmp_path / 'plain.pth')
+    tool = Path(__file__).parents[2] / 'tools/convert_checkpoint.py'
+    subprocess.run([sys.executable, str(tool), folder, str(tmp_path / 'plain.pth')], check=True)
     arguments = (str(data), str(tmp_path / 'work'))
     alone = scores(*arguments, folder, FSDP, 'none')
     for found in (
