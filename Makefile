@@ -1,10 +1,11 @@
 # make demo: made-up cars, a training of two minutes, a report. make test: everything that CI runs.
+# make drills: 30 kills of one run, some minutes; KILLS and SEED change them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint install install-dev clean-demo
+.PHONY: demo test drills lint install install-dev clean-demo
 
 install: $(VENV)/.installed
 install-dev: $(VENV)/.installed-dev
@@ -47,3 +48,6 @@ lint: install-dev
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+drills: install-dev
+	$(BIN)/python -m tests.drills --kills $(or $(KILLS),30) $(if $(SEED),--seed $(SEED))

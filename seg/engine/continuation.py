@@ -11,6 +11,7 @@ from mmengine.dist import get_rank, get_world_size
 
 from seg.engine import checkpoint, fsdp, resume
 from seg.engine.first_rank import read_on_first
+from seg.engine.run_folder import checkpoint_folder
 from seg.engine.stored_run import check_counts, seg_meta
 from seg.errors import UserError
 
@@ -26,9 +27,9 @@ def prepare(config: Config, wanted: str | bool | None, trust: bool) -> Found | N
     if not wanted:
         return None
     in_pieces = fsdp.is_wanted(config)
-    found = read_on_first(partial(_find, config.work_dir, wanted, trust, in_pieces))
+    found = read_on_first(partial(_find, checkpoint_folder(config), wanted, trust, in_pieces))
     if found is None:
-        _say(f'--resume: no checkpoint in {config.work_dir} yet, so the run starts at its beginning')
+        _say(f'--resume: no checkpoint in {checkpoint_folder(config)} yet, so the run starts at its beginning')
         return None
     check_counts(found[1], found[0])
     config.load_from, config.resume = str(found[0]), True
@@ -37,11 +38,11 @@ def prepare(config: Config, wanted: str | bool | None, trust: bool) -> Found | N
     return found
 
 
-def _find(work_dir: str, wanted: str | bool, trust: bool, in_pieces: bool) -> Found | None:
+def _find(folder: Path, wanted: str | bool, trust: bool, in_pieces: bool) -> Found | None:
     """Where this run is in pieces, each rank reads its own when the model is there."""
     if wanted not in (True, 'auto'):
         return Path(str(wanted)), checkpoint.load(str(wanted), trust=trust, outline=in_pieces)
-    return resume.newest_good(work_dir, warn=_say, trust=trust, outline=in_pieces)
+    return resume.newest_good(folder, warn=_say, trust=trust, outline=in_pieces)
 
 
 def adopt_seed(config: Config, state: dict) -> None:

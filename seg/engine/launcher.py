@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 TOOLS = Path(__file__).resolve().parents[2] / 'tools'
 LAUNCHER_PID = 'SEG_LAUNCHER_PID'  # the ranks watch this process
+LAUNCHED_S = 'SEG_LAUNCHED_S'  # when it was started, in seconds of the clock
 DEFAULT_PORT = 29500  # torch's and OpenMMLab's
 _MEETING_S = 900  # what the machines of a job have to come together
 _LOOK_S = 0.1  # between two looks at the ranks
@@ -126,6 +128,7 @@ def _set_environment(job: Job, folder: Path) -> None:
     notes.mkdir()
     os.environ[ERROR_DIR] = str(notes)
     os.environ[LAUNCHER_PID] = str(os.getpid())
+    os.environ[LAUNCHED_S] = str(time.time())
     os.environ.setdefault('OMP_NUM_THREADS', str(threads_per_process(usable_cores(), job.nproc)))
     # Under nohup a closed terminal must not end the run; torch would listen to the signal all the same.
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

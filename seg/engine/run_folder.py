@@ -2,6 +2,7 @@
 
 import fcntl
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,28 @@ from seg.errors import UserError
 _held: list[Any] = []  # open lock files: the lock lives as long as the process
 
 
-def claim(work_dir: str | Path, resume: bool) -> None:
-    """Make `work_dir` and lock it for this job.
+def checkpoint_folder(config: Mapping[str, Any]) -> Path:
+    """Where a run keeps its checkpoints: its own folder, unless its CheckpointHook has an `out_dir`."""
+    work_dir = Path(config['work_dir'])
+    hook = (config.get('default_hooks') or {}).get('checkpoint')
+    out_dir = hook.get('out_dir') if isinstance(hook, Mapping) else None
+    return Path(out_dir) / work_dir.name if out_dir else work_dir
+
+
+def claim(work_dir: str | Path, resume: bool, checkpoints: Path | None = None) -> None:
+    """Make `work_dir` and lock it for this job; `checkpoints` is where they are, if not there.
 
     Raises UserError, on all ranks, when another job holds it, when it cannot be written, or when it has checkpoints and
     `resume` is not asked for.
     """
-    verdict = [_claim(Path(work_dir), resume) if get_rank() == 0 else None]
+    work_dir = Path(work_dir)
+    verdict = [_claim(work_dir, resume, checkpoints or work_dir) if get_rank() == 0 else None]
     broadcast_object_list(verdict)
     if verdict[0] is not None:
         raise UserError(verdict[0])
 
 
-def _claim(work_dir: Path, resume: bool) -> str | None:
+def _claim(work_dir: Path, resume: bool, checkpoints: Path) -> str | None:
     try:
         work_dir.mkdir(parents=True, exist_ok=True)
         lock = (work_dir / '.lock').open('w')
@@ -34,15 +44,24 @@ def _claim(work_dir: Path, resume: bool) -> str | None:
     if not _lock(lock):
         lock.close()
         return f'another job is running in {work_dir}. Choose another folder with --work-dir'
-    found = checkpoint.by_age(work_dir)
+    found = checkpoint.by_age(checkpoints)
     if found and not resume:
         lock.close()
         return (
-            f'{work_dir} holds checkpoints of an earlier run ({found[0].name} is the newest). '
+            f'{checkpoints} holds checkpoints of an earlier run ({found[0].name} is the newest). '
             'Go on with --resume, or choose another folder with --work-dir'
         )
     _held.append(lock)
+    for folder in {work_dir, checkpoints}:
+        _clear(folder)
     return None
+
+
+def _clear(folder: Path) -> None:
+    """What a job that was killed has left of files that it was writing; the lock says that it is dead."""
+    for path in folder.glob('.*.tmp'):
+        if path.is_file():
+            path.unlink()
 
 
 def _lock(file: Any) -> bool:

@@ -1,7 +1,6 @@
 """From a config to a finished run: what `tools/train.py` and `seg.train` do."""
 
 import argparse
-import os
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from mmengine.config import Config
 from mmengine.dist import get_rank
 
 from seg.config import load_for_training
-from seg.engine import continuation, gate, run_folder
+from seg.engine import continuation, gate, restart, run_folder
 from seg.engine.check import check_run
 from seg.engine.class_weight import fill_class_weights
 from seg.engine.folds import apply_fold
@@ -51,11 +50,13 @@ def train(
     Raises UserError for whatever the user must change.
     """
     run = _resolved(config, cfg_options, launcher, work_dir=work_dir, amp=amp, compile=compile, fold=fold)
-    resume = resume or _restarted()
-    if inject and not _restarted():
+    checkpoints = run_folder.checkpoint_folder(run)
+    if restart.restarted():
+        resume = restart.source(resume, checkpoints)
+    elif inject:
         parse_fault(inject)
         run.custom_hooks = [*(run.get('custom_hooks') or []), dict(type='InjectHook', fault=inject)]
-    run_folder.claim(run.work_dir, resume=bool(resume))
+    run_folder.claim(run.work_dir, bool(resume), checkpoints)
     try:
         found = continuation.prepare(run, resume, trust_checkpoint)
         gate.require(run)
@@ -92,11 +93,6 @@ def _resolved(
     if fold:
         apply_fold(run, fold)
     return run
-
-
-def _restarted() -> bool:
-    """Whether torch's launcher started these ranks anew after a failure (`--max-restarts`): they go on by themselves."""
-    return os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') != '0'
 
 
 def run_training(args: argparse.Namespace) -> int:
@@ -149,13 +145,13 @@ def build_runner(
 
 def _result(runner: SegRunner) -> TrainResult:
     info = runner.message_hub.runtime_info
-    folder = Path(runner.work_dir)
+    folder, checkpoints = Path(runner.work_dir), run_folder.checkpoint_folder(runner.cfg)
     best = next((value for key, value in info.items() if key.startswith('best_ckpt_')), None)
     result = TrainResult(
         work_dir=folder,
         metrics=runner.last_metrics,
-        last_checkpoint=folder / info['last_ckpt'] if 'last_ckpt' in info else None,
-        best_checkpoint=folder / best if best else None,
+        last_checkpoint=checkpoints / info['last_ckpt'] if 'last_ckpt' in info else None,
+        best_checkpoint=checkpoints / best if best else None,
         stop_signal=runner.stop_signal,
     )
     if get_rank() == 0:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.drills import elastic, marks
+from tests.drills.run import start_real
 
 
 def main() -> int:
@@ -27,12 +28,12 @@ def drill(folder: Path, kills: int, seed: int) -> int:
     began_s = time.monotonic()
     quiet = folder / 'marks of the whole'
     quiet.mkdir()
-    config = elastic.write_config(folder, 'whole', kills)
-    whole = elastic.start_launcher([str(config), '2'], {marks.FOLDER: str(quiet)}, folder / 'whole.txt')
+    config = elastic.write_config(folder, 'whole', elastic.steps_for(kills))
+    whole = start_real([str(config), '2'], {marks.FOLDER: str(quiet)}, folder / 'whole.txt')
     if whole.wait() != 0:
         print((folder / 'whole.txt').read_text())
         return 1
-    killed = elastic.Drill(folder, elastic.plan(kills, seed))
+    killed = elastic.Drill(folder, elastic.plan(kills, seed), elastic.steps_for(kills))
     code = killed.run()
     found = elastic.faults(folder / 'whole', folder / 'killed')
     found += [f'{killed.restarts} restarts for {kills} kills'] * (killed.restarts != kills)

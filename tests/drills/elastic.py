@@ -9,8 +9,6 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ import torch
 
 from seg.engine import checkpoint
 from tests.drills import marks
+from tests.drills.run import ranks_among, start_real
 from tests.tiny import make_data, tiny_config
 
 PHASES = ('start-up', 'data', 'step', 'validation', 'checkpoint')
@@ -54,14 +53,19 @@ def plan(kills: int, seed: int) -> list[Kill]:
     return made
 
 
-def write_config(folder: Path, name: str, kills: int) -> Path:
-    """A run with all that holds state, long enough for so many kills: folder/name.py, work folder folder/name."""
+def steps_for(kills: int) -> int:
+    """So many that the run is not over before the last kill."""
+    return (kills + 1) * STEPS_A_KILL
+
+
+def write_config(folder: Path, name: str, steps: int) -> Path:
+    """A run of so many steps with all that holds state: folder/name.py, work folder folder/name."""
     data = make_data(folder / 'data', train=2 * RANKS * STEPS_AN_EPOCH, val=4)
     config = tiny_config(
         data,
         folder / name,
         **{
-            'train_cfg.max_epochs': -(-(kills + 1) * STEPS_A_KILL // STEPS_AN_EPOCH),
+            'train_cfg.max_epochs': -(-steps // STEPS_AN_EPOCH),
             'train_dataloader.batch_size': 2,
             'train_dataloader.num_workers': 1,
             'val_dataloader.batch_size': 1,
@@ -83,28 +87,15 @@ def write_config(folder: Path, name: str, kills: int) -> Path:
     return path
 
 
-def start_launcher(arguments: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen:
-    """`tools/dist_train.sh *arguments`, in a session of its own."""
-    tool = Path(__file__).parents[2] / 'tools' / 'dist_train.sh'
-    with log.open('w') as file:
-        return subprocess.Popen(
-            [str(tool), *arguments],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, 'PYTHON': sys.executable, 'OMP_NUM_THREADS': '1', **environment},
-        )
-
-
 class Drill:
     """One run and its kills."""
 
-    def __init__(self, folder: Path, kills: list[Kill], start: Starter = start_launcher) -> None:
+    def __init__(self, folder: Path, kills: list[Kill], steps: int, start: Starter = start_real) -> None:
         self.folder, self.kills = folder, kills
         self.marks = folder / 'marks'
         self.marks.mkdir()
         self.log_path = folder / 'killed.txt'
-        config = write_config(folder, 'killed', len(kills))
+        config = write_config(folder, 'killed', steps)
         arguments = [str(config), str(RANKS), '--max-restarts', str(len(kills) + 10)]
         self.process = start(arguments, {marks.FOLDER: str(self.marks)}, self.log_path)
 
@@ -179,22 +170,10 @@ class Drill:
         assert self.process.poll() is None, f'the run has ended too early:\n{self.log_path.read_text()[-3000:]}'
 
     def _ranks(self) -> dict[int, int]:
-        """Living ranks: rank -> process id."""
-        found = {}
-        for path in Path(f'/proc/{self.process.pid}/task').glob('*/children'):
-            for pid in map(int, path.read_text().split()):
-                rank = _rank_of(pid)
-                if rank is not None:
-                    found[rank] = pid
-        return found
-
-
-def _rank_of(pid: int) -> int | None:
-    try:
-        match = re.search(rb'(?:^|\0)RANK=(\d+)\0', Path(f'/proc/{pid}/environ').read_bytes())
-    except OSError:
-        return None  # it has ended meanwhile
-    return int(match.group(1)) if match else None
+        """Rank -> process id, when all live."""
+        tasks = Path(f'/proc/{self.process.pid}/task').glob('*/children')
+        pids = ranks_among(int(pid) for path in tasks for pid in path.read_text().split())
+        return dict(enumerate(pids)) if len(pids) == RANKS else {}
 
 
 def _meets(mark: tuple[int, str, int, str], kill: Kill) -> bool:

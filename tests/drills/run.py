@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,16 @@ def start_real(arguments: list[str], environment: dict[str, str], log: Path) -> 
         return subprocess.Popen(
             [str(tool), *arguments], stdout=file, stderr=subprocess.STDOUT, start_new_session=True, env=environment
         )
+
+
+def ranks_among(children: Iterable[int]) -> list[int]:
+    """Of a launcher's children the ranks, which lead a session, in the order in which they were started."""
+    found = []
+    for pid in sorted(children):
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == pid:
+                found.append(pid)
+    return found
 
 
 class Run:
@@ -68,9 +78,8 @@ class Run:
     def ranks(self) -> list[int]:
         """The ranks' process ids, in order; empty until both are there."""
         tasks = Path(f'/proc/{self.process.pid}/task').glob('*/children')
-        pids = sorted(int(pid) for task in tasks for pid in task.read_text().split())
-        leaders = [pid for pid in pids if os.getsid(pid) == pid]
-        return leaders if len(leaders) == 2 else []
+        pids = ranks_among(int(pid) for task in tasks for pid in task.read_text().split())
+        return pids if len(pids) == 2 else []
 
     def ends(self, since_s: float, limit_s: float = LIMIT_S) -> int:
         """The exit code; fails when it, or any process of the run, takes longer than the limit."""

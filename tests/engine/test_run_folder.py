@@ -27,6 +27,24 @@ def test_checkpoints_are_not_overwritten(tmp_path: Path) -> None:
     run_folder.claim(tmp_path, resume=True)
 
 
+def test_checkpoints_in_another_folder_are_not_overwritten_either(tmp_path: Path) -> None:
+    hook = dict(type='CheckpointHook', out_dir=str(tmp_path / 'out'))
+    config = dict(work_dir=str(tmp_path / 'run'), default_hooks=dict(checkpoint=hook))
+    folder = run_folder.checkpoint_folder(config)
+    assert folder == tmp_path / 'out' / 'run'
+    folder.mkdir(parents=True)
+    (folder / 'epoch_1.pth').touch()
+    with pytest.raises(UserError, match=r'out/run holds checkpoints'):
+        run_folder.claim(tmp_path / 'run', False, folder)
+
+
+def test_what_a_killed_job_was_writing_is_cleared_away(tmp_path: Path) -> None:
+    for name in ('.epoch_2.pth.tmp', 'epoch_1.pth', '.best_mDice_epoch_2.pth.tmp'):
+        (tmp_path / name).touch()
+    run_folder.claim(tmp_path, resume=True)
+    assert {path.name for path in tmp_path.iterdir()} == {'.lock', 'epoch_1.pth'}
+
+
 def test_a_second_job_is_kept_out(tmp_path: Path) -> None:
     run_folder.claim(tmp_path, resume=False)
     with multiprocessing.get_context('fork').Pool(1) as pool:
