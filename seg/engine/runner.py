@@ -13,7 +13,7 @@ from mmengine.dist import broadcast_object_list, get_dist_info
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from seg.engine import checkpoint, compiling, fsdp, nonfinite, randomness, resume, schedules, step, wrapping
+from seg.engine import checkpoint, compiling, fsdp, nonfinite, pretrained, randomness, resume, schedules, step, wrapping
 from seg.engine.dataloader import shut_down_workers
 from seg.engine.hooks.logger_hook import LoggerHook
 from seg.engine.hooks.stop_hook import StopHook
@@ -104,13 +104,15 @@ class SegRunner(Runner):
         self._seed = randomness.seed_everything(seed, diff_rank_seed=diff_rank_seed, deterministic=deterministic)
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: nn.Module) -> nn.Module:
-        wrapped = wrapping.wrap_model(model, model_wrapper_cfg, self.cfg, self.logger)
+        with pretrained.read_by_us(self.trust_checkpoint):  # FSDP's weights are made here
+            wrapped = wrapping.wrap_model(model, model_wrapper_cfg, self.cfg, self.logger)
         self.cfg.pop('activation_checkpointing', None)  # done; upstream's train() would do it again (D15)
         return wrapped
 
     def _init_model_weights(self) -> None:
         if not fsdp.is_fully_sharded(self.model):  # it has been done before the weights were cut
-            super()._init_model_weights()
+            with pretrained.read_by_us(self.trust_checkpoint):
+                super()._init_model_weights()
 
     def build_train_loop(self, loop: Any) -> Any:
         config = dict(loop)
