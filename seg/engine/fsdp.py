@@ -52,6 +52,7 @@ def wrap_fully_sharded(model: Any, arguments: dict, config: Any, logger: logging
     for tensor in model.state_dict().values():
         dist.broadcast(tensor, src=0)
     wrapped = MODEL_WRAPPERS.build(dict(arguments, module=model))
+    wrapped.module.set_reduce_scatter_unused_params(bool(config.get('find_unused_parameters')))
     sizes = [sum(p.numel() for p in unit.parameters()) for unit in wrapped.units.values()]
     logger.info(
         f'{NAME}: {sum(p.numel() for p in model.parameters())} parameters over {get_world_size()} processes in '

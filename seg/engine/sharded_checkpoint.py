@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor, Shard
 from seg.engine import checkpoint
 from seg.engine.dcp_table import PlainReader, RememberingWriter
 from seg.engine.sharded_state import filled, outline_of, places
-from seg.errors import UserError
+from seg.errors import RunError, UserError
 
 SUFFIX = '.dcp'
 OUTLINE = 'run.pth'
@@ -35,7 +35,7 @@ _CHUNK_BYTES = 1 << 24
 def save(state: dict, path: Path, group: Any) -> None:
     """Write `state`, of which each rank has its pieces, to the folder `path`, as `checkpoint.save` does a file.
 
-    Every rank of `group` must call it, and `path` must be one folder to all of them. RuntimeError on every rank, with the
+    Every rank of `group` must call it, and `path` must be one folder to all of them. RunError on every rank, with the
     first cause, where a rank could not write.
     """
     temporary = path.with_name(f'.{path.name}.tmp')
@@ -67,12 +67,12 @@ def _empty_folder(folder: Path) -> None:
 
 def _finish(outline: dict, temporary: Path, path: Path) -> None:
     checkpoint.save(outline, temporary / OUTLINE)
-    checkpoint.sync_folder(temporary)
     put_in_place(temporary, path)
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
     """Give a whole folder its name. One of that name goes first: for a moment there is only the checkpoint before it."""
+    checkpoint.sync_folder(temporary)
     remove(path)
     temporary.rename(path)
     checkpoint.sync_folder(path.parent)
@@ -87,8 +87,15 @@ def remove(path: Path) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """What a writer left that was killed."""
+    for ending in ('tmp', 'old'):
+        for path in folder.glob(f'.*{SUFFIX}.{ending}'):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def together(task: Callable[[], Any], path: Path, group: Any) -> list[Any]:
-    """What `task` returned on each rank of `group`; RuntimeError on all of them where it failed on one."""
+    """What `task` returned on each rank of `group`; RunError on all of them where it failed on one."""
     try:
         own = (task(), '')
     except (OSError, RuntimeError) as error:
@@ -97,7 +104,9 @@ def together(task: Callable[[], Any], path: Path, group: Any) -> list[Any]:
     dist.all_gather_object(rows, own, group=group)
     for rank, (_, problem) in enumerate(rows):
         if problem:
-            raise RuntimeError(f'{path} could not be written by rank {rank}: {problem}')
+            raise RunError(
+                f'{path} could not be written by rank {rank}: {problem}. The checkpoints before it are whole'
+            )
     return [value for value, _ in rows]
 
 

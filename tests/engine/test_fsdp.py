@@ -25,6 +25,7 @@ from seg.engine.hooks.histogram_hook import HistogramHook
 from seg.engine.hooks.verify_hook import VerifyHook
 from seg.engine.optim import AmpOptimWrapper, OptimWrapper
 from seg.engine.sharded_state import gathered
+from seg.engine.wrapping import wrap_model
 from seg.errors import UserError
 from seg.models.segmentor import Segmentor
 from tests.engine.test_step import ACCUMULATED, assert_same_run, sample, train
@@ -228,3 +229,31 @@ def test_hooks_that_need_whole_gradients_are_refused() -> None:
 def test_pieces_need_a_model_in_pieces() -> None:
     with pytest.raises(UserError, match='sharded=True needs model_wrapper_cfg'):
         CheckpointHook(sharded=True)._writing_group(SimpleNamespace(model=torch.nn.Linear(1, 1)))
+
+
+class Branches(torch.nn.Module):
+    """The second rank takes a way of its own, past the first layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.two = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(x if get_rank() else self.one(x)).sum()
+
+
+def gradient_of_an_unused_layer() -> Tensor | None:
+    model = Branches()
+    config = dict(find_unused_parameters=True)
+    wrapped = wrap_model(model, dict(type='FullyShardedDataParallel', units=[]), config, LOGGER)
+    wrapped(torch.ones(1, 3)).backward()
+    return gathered(model.one.weight.grad)
+
+
+def test_a_layer_of_a_unit_that_a_rank_does_not_use() -> None:
+    """The mean over both ranks: half of what the first one has alone."""
+    alone = Branches()
+    alone.two(alone.one(torch.ones(1, 3))).sum().backward()
+    assert alone.one.weight.grad is not None
+    torch.testing.assert_close(run_ranks(2, gradient_of_an_unused_layer)[0], alone.one.weight.grad / 2)

@@ -195,6 +195,13 @@ def test_a_rank_that_cannot_write_is_named_by_all(tmp_path: Path) -> None:
     assert checkpoint.by_age(tmp_path) == []
 
 
+def test_what_a_killed_writer_left_is_cleared_away(copy: Path) -> None:
+    for name in ('.iter_3.dcp.tmp', '.iter_2.dcp.old'):
+        shutil.copytree(copy, copy.with_name(name))
+    sharded_checkpoint.remove_leftovers(copy.parent)
+    assert [path.name for path in copy.parent.iterdir()] == ['iter_1.dcp']
+
+
 def two_folders(path: str) -> None:
     sharded_checkpoint.require_one_folder(Path(path) / str(dist.get_rank()), dist.new_group(backend='gloo'))
 

@@ -81,6 +81,8 @@ class CheckpointHook(UpstreamCheckpointHook):
             return None
         group = torch.distributed.new_group(backend='gloo')
         sharded_checkpoint.require_one_folder(self._folder, group)
+        if is_main_process():
+            sharded_checkpoint.remove_leftovers(self._folder)
         return group
 
     # Upstream's moments of writing, which come before the state is whole.
