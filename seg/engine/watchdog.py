@@ -56,6 +56,10 @@ class Watchdog:
         now_s = time.monotonic()
         self._interval_s, self._last_beat_s, self._place = now_s - self._last_beat_s, now_s, place
 
+    def place(self) -> tuple[float, str]:
+        """Seconds since the last beat, less what was usual between two, and where that was."""
+        return time.monotonic() - self._last_beat_s - 2 * self._interval_s, self._place
+
     def _watch(self) -> None:
         with self._ours:
             first = self._next_signal(None)

@@ -47,9 +47,9 @@ def test_ctrl_c_to_everything_at_once(start: Callable[..., Run]) -> None:  # noq
 
 
 def test_a_frozen_rank_wakes_to_stop(start: Callable[..., Run]) -> None:  # noqa: F811
-    run = start('--inject', 'freeze:rank=1,step=3')
-    run.wait_for('Train [2/10000][1/1]')
-    time.sleep(0.5)
+    run = start('--inject', 'freeze:rank=1,step=3', **{'default_hooks.stop': dict(type='StopHook', quiet_s=1.5)})
+    run.wait_for('nothing has moved for')  # what the other says meanwhile
+    assert 'rank 0 after the save point of step 2; not heard of: rank 1, frozen or cut off' in run.log
     os.kill(run.process.pid, signal.SIGTERM)
     stopped(run, signal.SIGTERM)
 
@@ -64,9 +64,10 @@ def test_a_stop_waits_for_the_end_of_a_validation(start: Callable[..., Run]) -> 
 
 
 def test_a_rank_that_hangs_is_ended_after_a_signal(start: Callable[..., Run]) -> None:  # noqa: F811
-    run = start('--inject', 'hang:rank=1,step=3,phase=forward')
-    run.wait_for('Train [2/10000][1/1]')
-    time.sleep(0.5)
+    hook = dict(type='StopHook', quiet_s=1.5)
+    run = start('--inject', 'hang:rank=1,step=3,phase=forward', **{'default_hooks.stop': hook})
+    run.wait_for('nothing has moved for')
+    assert 'ranks 0, 1 after the save point of step 2\n' in run.log
     os.kill(run.process.pid, signal.SIGTERM)
     assert run.ends(time.monotonic()) == 128 + signal.SIGTERM
     assert 'nothing moved for 10 s' in run.log

@@ -11,6 +11,7 @@ from mmengine.dist import get_rank, get_world_size
 from mmengine.hooks import Hook
 
 from seg.engine import slurm_warning
+from seg.engine.stall import QUIET_S, StallWatch
 from seg.engine.watchdog import SAME_PRESS_S, Watchdog
 from seg.registry import HOOKS
 
@@ -31,17 +32,20 @@ class StopHook(Hook):
 
     The agreement is one number over gloo, sent while a step computes and read before the next one ends, so it never
     waits for the device's stream. Exit codes are 128 + the signal's number. What hangs after a signal is ended after 10 s.
+    Where nothing moves for `quiet_s` seconds the log says which rank is missing (`seg.engine.stall`).
     """
 
     priority = 'VERY_LOW'
 
-    def __init__(self) -> None:
+    def __init__(self, quiet_s: float = QUIET_S) -> None:
+        self.quiet_s = quiet_s
         self.received = 0
         self._received_s = 0.0
         self._previous: dict[int, Any] = {}
         self._flag = torch.zeros(1, dtype=torch.int32)
         self._pending: Any = None
         self._watchdog: Watchdog | None = None
+        self._stall_watch: StallWatch | None = None
 
     def before_train(self, runner: Any) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -49,6 +53,8 @@ class StopHook(Hook):
             self.received = slurm_warning.heard()
             self._watchdog = Watchdog(tuple(self._previous), speaks=get_rank() == 0)
             self._watchdog.start()
+            if get_world_size() > 1:
+                self._stall_watch = StallWatch(self._watchdog.place, self.quiet_s)
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
         self._beat(f'step {runner.iter + 1}')
@@ -77,6 +83,9 @@ class StopHook(Hook):
         if self._watchdog is not None:
             self._watchdog.stop()
             self._watchdog = None
+        if self._stall_watch is not None:
+            self._stall_watch.stop()
+            self._stall_watch = None
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
