@@ -1,13 +1,29 @@
 """`--inject`: what is a fault, and what can never strike; that the others strike is seen in test_drills and test_stops."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from seg.engine.faults import Fault, parse_fault
+from seg.engine.faults import KINDS, PHASES, Fault, parse_fault
+from seg.engine.launcher import launcher_parser
 from seg.engine.train import train
 from seg.errors import UserError
 from tests.tiny import make_data, tiny_config
+
+TEXT = (Path(__file__).parents[2] / 'docs' / 'failures.md').read_text(encoding='utf-8')
+
+
+def test_the_document_lists_every_kind_and_phase_and_its_commands_are_understood() -> None:
+    cells = [line.split('|')[1] for line in TEXT.splitlines() if line.startswith('| `')]
+    assert sorted(name for cell in cells for name in re.findall('`([a-z]+)`', cell)) == sorted(KINDS + PHASES)
+    commands = re.findall(r'^tools/dist_train\.sh (.+)$', TEXT, re.MULTILINE)
+    assert len(commands) == 4
+    for command in commands:
+        args = launcher_parser('train').parse_args(shlex.split(command))
+        if args.inject:
+            parse_fault(args.inject)
 
 
 def test_what_is_written_is_what_happens() -> None:
