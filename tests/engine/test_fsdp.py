@@ -210,7 +210,7 @@ def test_the_config_check_knows_it() -> None:
 def set_up_hooks() -> list[str]:
     """What each hook that a run cannot have under FSDP says at its start."""
     wrapped = FullyShardedDataParallel(make_model({}))
-    runner = SimpleNamespace(model=wrapped)
+    runner = SimpleNamespace(model=wrapped, visualizer=SimpleNamespace(add_histogram=None))
     said = []
     for hook in (HistogramHook(interval=1), VerifyHook(verify_step=2)):
         try:

@@ -32,9 +32,9 @@ class HistogramHook(Hook):
         self._handles: list[Any] = []
 
     def before_train(self, runner: Any) -> None:
-        refuse(runner.model, 'HistogramHook', 'leave it out')
         if not hasattr(runner.visualizer, 'add_histogram'):
             raise UserError("HistogramHook needs visualizer=dict(type='SegVisualizer', vis_backends=[...])")
+        refuse(runner.model, 'HistogramHook', 'leave it out')
         if not is_main_process():
             return
         wrapper = runner.optim_wrapper
