@@ -24,7 +24,7 @@ from seg.errors import RunError, UserError
 
 EXIT_ERROR, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
 ERROR_DIR = 'SEG_ERROR_DIR'  # set by our launcher: a folder where the ranks of one machine note what has been said
-_WAIT_S = 3.0
+_WAIT_S = 8.0  # ranks of a busy machine come to a fault seconds apart
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # full, a full quota, read-only
 _SYSTEM_LIBRARIES = ('libGL', 'libgthread', 'libglib')  # what OpenCV needs of the system
 # What gloo and NCCL say on a rank whose peer has ended
@@ -54,7 +54,7 @@ def _fail(error: BaseException) -> int:
         _say_once(f'error: {error}')
         return EXIT_USER
     if isinstance(error, RunError) or (isinstance(error, OSError) and error.errno in _DISK):
-        _say_once(f'error: {error}')
+        _say_once(f'error: {error}', EXIT_ERROR)
         return EXIT_ERROR
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
@@ -73,7 +73,7 @@ def _fail(error: BaseException) -> int:
             flush=True,
         )
         return EXIT_ERROR
-    traceback.print_exception(error)
+    _say_traceback(error)
     return EXIT_ERROR
 
 
@@ -162,20 +162,34 @@ def _rank() -> str:
     return os.environ.get('RANK') or os.environ.get('SLURM_PROCID') or os.environ.get('OMPI_COMM_WORLD_RANK') or '0'
 
 
-def _say_once(message: str) -> None:
-    """Print an error that the other ranks may have as well.
+def _say_traceback(error: Exception) -> None:
+    """Of ranks of one machine that fail alike the first shows where."""
+    text = ''.join(traceback.format_exception(error))
+    if ERROR_DIR in os.environ and not _is_first_to_say(text):
+        text = f'rank {_rank()} failed in the same way\n'
+    print(text, file=sys.stderr, end='', flush=True)
+
+
+def _is_first_to_say(message: str) -> bool:
+    note = Path(os.environ[ERROR_DIR]) / hashlib.sha256(message.encode()).hexdigest()
+    try:
+        note.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _say_once(message: str, code: int = EXIT_USER) -> None:
+    """Print an error that the other ranks may have as well; `code` is what this process is about to exit with.
 
     Under our launcher the first rank to say it notes that. Elsewhere all ranks but the first wait: they are ended
     meanwhile when the first has failed too.
     """
     if ERROR_DIR in os.environ:
-        note = Path(os.environ[ERROR_DIR]) / hashlib.sha256(message.encode()).hexdigest()
-        try:
-            note.touch(exist_ok=False)
-        except FileExistsError:
+        if not _is_first_to_say(message):
             return
     elif _rank() != '0':
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_USER))  # srun gives the largest code of all ranks
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(code))  # srun gives the largest code of all ranks
         time.sleep(_WAIT_S)
     print(message, file=sys.stderr, flush=True)
 

@@ -1,9 +1,12 @@
-"""A transform that takes its time where a drill needs it; a config lists this module in `custom_imports`."""
+"""What makes a run slow or fail where a drill needs it; a config lists this module in `custom_imports`."""
 
 import os
 import time
+from typing import Any
 
-from seg.registry import TRANSFORMS
+from mmengine.hooks import Hook
+
+from seg.registry import HOOKS, TRANSFORMS
 
 
 @TRANSFORMS.register_module()
@@ -18,3 +21,12 @@ class SlowOnRank:
             print('slow', flush=True)
             time.sleep(self.seconds)
         return results
+
+
+@HOOKS.register_module()
+class FailingHook(Hook):
+    """Raises on every rank, at the third step."""
+
+    def before_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None) -> None:
+        if runner.iter == 2:
+            raise ValueError('it fails everywhere')

@@ -119,6 +119,13 @@ def test_an_exception_on_one_rank_ends_all_and_is_named_once(start: Callable[...
     assert run.log.count('Traceback') == 1
 
 
+def test_an_exception_on_all_ranks_is_shown_once(start: Callable[..., Run]) -> None:
+    run = start(custom_imports=SLOW, custom_hooks=[dict(type='FailingHook')])
+    assert run.ends(run.wait_for('it fails everywhere')) == 1
+    assert run.log.count('ValueError: it fails everywhere') == 1
+    assert run.log.count('failed in the same way') == 1
+
+
 def test_an_exception_in_a_loader_worker_names_the_sample(start: Callable[..., Run]) -> None:
     run = start('--inject', 'raise:rank=1,step=3,phase=data', **{'train_dataloader.num_workers': 1})
     assert run.ends(run.wait_for('injected: ')) == 1
@@ -159,8 +166,9 @@ def test_a_read_only_folder_is_refused(start: Callable[..., Run], tmp_path: Path
     with small_disk(tmp_path / 'disk', 700) as disk:
         if disk is None or subprocess.run(['mount', '-o', 'remount,ro', str(disk)]).returncode:
             pytest.skip('a read-only mount needs root')
-        run = start('--work-dir', str(disk))
+        run = start('--work-dir', str(disk), '--max-restarts', '3')
         assert run.ends(run.wait_for('error: ')) == 2
+        assert 'restart' not in run.log
         assert run.log.count(f'the run folder {disk} cannot be written: Read-only file system') == 1
         assert 'Traceback' not in run.log
 

@@ -5,9 +5,12 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from seg.engine import launcher
+from seg.engine.hooks import stop_hook
 from tests.drills.run import Run
 from tests.engine.test_drills import newest, slow_images, start  # noqa: F401, a fixture
 
@@ -29,6 +32,18 @@ def test_a_signal_to_the_launcher(start: Callable[..., Run], number: signal.Sign
     run.wait_for('Train [2/')
     os.kill(run.process.pid, number)
     stopped(run, number)
+
+
+def test_under_nohup_a_closed_terminal_is_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    monkeypatch.setattr(os, 'environ', dict(os.environ))
+    try:
+        assert signal.SIGHUP not in stop_hook._signals()
+        launcher._set_environment(launcher.Job(1), tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert os.environ['TORCHELASTIC_SIGNALS_TO_HANDLE'] == 'SIGTERM,SIGINT,SIGQUIT'
+    assert signal.SIGHUP in stop_hook._signals()
 
 
 def test_a_signal_to_one_rank(start: Callable[..., Run]) -> None:  # noqa: F811
