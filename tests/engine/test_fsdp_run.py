@@ -54,12 +54,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_data(tmp_path_factory.mktemp('fsdp') / 'data', train=24, val=3, size=(16, 16))
 
 
-def test_a_resumed_run_equals_the_unbroken_one(tmp_path: Path, data: Path) -> None:
-    whole = on_ranks(2, data, tmp_path / 'whole')  # 12 steps: 6 an epoch, of 2 x 2 images
+@pytest.mark.parametrize(('ranks', 'before_last'), [(2, 'iter_9.dcp'), (3, 'iter_6.dcp')])
+def test_a_resumed_run_equals_the_unbroken_one(tmp_path: Path, data: Path, ranks: int, before_last: str) -> None:
+    whole = on_ranks(ranks, data, tmp_path / 'whole')  # 2 epochs of 6 or 4 steps, of 2 images a rank
     assert Path(whole['last']).name == 'epoch_2.dcp'
     kept = sorted(path.name for path in (tmp_path / 'whole').glob('*.dcp'))
-    assert [name for name in kept if not name.startswith('best')] == ['epoch_2.dcp', 'iter_9.dcp']
-    cut = on_ranks(2, data, tmp_path / 'cut', tmp_path / 'whole/iter_9.dcp')
+    assert [name for name in kept if not name.startswith('best')] == ['epoch_2.dcp', before_last]
+    cut = on_ranks(ranks, data, tmp_path / 'cut', tmp_path / 'whole' / before_last)
     assert cut['metrics'] == whole['metrics']
     assert_equal(checkpoint.load(whole['last']), checkpoint.load(cut['last']))
 
