@@ -1,6 +1,9 @@
 """Two launchers on two machines that share nothing but the code and the data: train, stop, resume, and lose one of them."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from seg.engine import checkpoint
+from seg.engine.launcher import free_port
 from seg.engine.peers import SILENCE_S
 from tests.tiny import make_data, tiny_config
 from tests.two_nodes import TwoNodes, missing
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or 'there are namespaces')
+namespaces = pytest.mark.skipif(bool(missing()), reason=missing() or 'there are namespaces')
+DIST_TRAIN = Path(__file__).resolve().parents[1] / 'tools' / 'dist_train.sh'
+PORT = free_port()
 ENDLESS = {'train_cfg.max_epochs': 10**6, 'train_cfg.val_interval': 3, 'train_dataloader.batch_size': 2}
 
 
@@ -34,6 +40,7 @@ def checkpoints(folder: Path) -> list[Path]:
     return checkpoint.by_age(folder) if folder.exists() else []
 
 
+@namespaces
 def test_train_stop_and_resume_with_nothing_shared(nodes: TwoNodes, config: Path, tmp_path: Path) -> None:
     both = [nodes.train(node, config, 2, '--cfg-options', 'train_dataloader.batch_size=1') for node in (0, 1)]
     said = nodes.wait_for(0, 'Val epoch 3')
@@ -54,6 +61,7 @@ def test_train_stop_and_resume_with_nothing_shared(nodes: TwoNodes, config: Path
     assert checkpoint.load(checkpoints(tmp_path / 'run0')[0])['meta']['iter'] > step
 
 
+@namespaces
 def test_a_node_that_dies_or_is_cut_off_ends_the_other(nodes: TwoNodes, config: Path, tmp_path: Path) -> None:
     both = [nodes.train(node, config, 1) for node in (0, 1)]
     nodes.wait_for(0, 'Train [3/')
@@ -72,12 +80,28 @@ def test_a_node_that_dies_or_is_cut_off_ends_the_other(nodes: TwoNodes, config: 
     assert 'the machine of rank 0 (10.77.0.1) is gone' in nodes.output(1).read_text()
 
 
+@namespaces
 def test_a_node_that_never_comes_is_named(nodes: TwoNodes, config: Path, tmp_path: Path) -> None:
     run = nodes.start(
-        0, *[str(Path(__file__).parents[1] / 'tools' / 'dist_train.sh'), str(config), '1'],
+        0, str(DIST_TRAIN), str(config), '1',
         NNODES='3', NODE_RANK='0', MASTER_ADDR='node0', MEETING_TIMEOUT='3',
     )  # fmt: skip
     assert run.wait(60) == 2
     said = nodes.output(0).read_text()
     assert 'error: node 0 of 3 waited 3 s for node 1, 2 at node0:29500; ' in said
     assert said.count('error: ') == 1
+
+
+@pytest.mark.skipif(not missing(), reason='tried on two network namespaces')
+def test_two_launchers_on_one_machine_train(config: Path, tmp_path: Path) -> None:
+    runs = []
+    for node in (0, 1):
+        env = dict(
+            NNODES='2', NODE_RANK=str(node), MASTER_ADDR=f'127.0.0.{node + 1}', PORT=str(PORT), OMP_NUM_THREADS='1'
+        )
+        command = [str(DIST_TRAIN), str(config), '1', '--work-dir', str(tmp_path / f'run{node}')]
+        few = ['--cfg-options', 'train_cfg.max_epochs=2']
+        runs.append(subprocess.Popen([*command, *few], env={**os.environ, **env, 'PYTHON': sys.executable}))
+    assert [run.wait(120) for run in runs] == [0, 0]
+    assert checkpoint.load(checkpoints(tmp_path / 'run0')[0])['meta']['seg']['world_size'] == 2
+    assert not checkpoints(tmp_path / 'run1')
