@@ -19,7 +19,12 @@ from tests.two_nodes import TwoNodes, missing
 namespaces = pytest.mark.skipif(bool(missing()), reason=missing() or 'there are namespaces')
 DIST_TRAIN = Path(__file__).resolve().parents[1] / 'tools' / 'dist_train.sh'
 PORT = free_port()
-ENDLESS = {'train_cfg.max_epochs': 10**6, 'train_cfg.val_interval': 3, 'train_dataloader.batch_size': 2}
+ENDLESS: dict[str, object] = {
+    'train_cfg.max_epochs': 10**6,
+    'train_cfg.val_interval': 3,
+    'train_dataloader.batch_size': 2,
+}
+ENDLESS['default_hooks.checkpoint'] = dict(type='CheckpointHook', interval=1, max_keep_ckpts=3)
 
 
 @pytest.fixture
@@ -78,6 +83,21 @@ def test_a_node_that_dies_or_is_cut_off_ends_the_other(nodes: TwoNodes, config: 
     assert time.monotonic() - began_s > 5
     assert f'the machine of rank 1 (10.77.0.2) is gone (no answer for {SILENCE_S} s)' in nodes.output(0).read_text()
     assert 'the machine of rank 0 (10.77.0.1) is gone' in nodes.output(1).read_text()
+
+
+@namespaces
+def test_a_killed_rank_starts_both_nodes_anew_and_a_dead_node_is_missed(
+    nodes: TwoNodes, config: Path, tmp_path: Path
+) -> None:
+    nodes.patience_s = '20'
+    flags = ['--max-restarts', '2', '--inject', 'kill:rank=1,step=3,phase=forward']
+    both = [nodes.train(node, config, 1, *flags) for node in (0, 1)]
+    nodes.wait_for(0, 'Resumed from')
+    nodes.wait_for(0, 'Train [4/')
+    assert 'rank 1 (process ' in nodes.output(1).read_text()  # was killed
+    nodes.kill(1)
+    assert both[0].wait(60) == 2, nodes.said()
+    assert 'error: rank 0 of 2 waited 20 s for rank 1 at node0:29511' in nodes.output(0).read_text()
 
 
 @namespaces

@@ -36,6 +36,7 @@ class TwoNodes:
         self.switch = f'seg{os.getpid()}'
         self.names = [f'{self.switch}n{node}' for node in (0, 1)]
         self.runs: list[subprocess.Popen] = []
+        self.patience_s = '60'
         ip('netns', 'add', self.switch)
         ip('-n', self.switch, 'link', 'add', 'name', 'br0', 'type', 'bridge')
         ip('-n', self.switch, 'link', 'set', 'br0', 'up')
@@ -56,7 +57,9 @@ class TwoNodes:
         """Its output goes to `folder/node0.txt` or `node1.txt`."""
         enter = 'hostname "$0"; mount --bind "$1" /etc/hosts; shift; exec "$@"'
         prefix = ['nsenter', f'--net=/run/netns/{self.names[node]}', 'unshare', '--uts', '--mount', 'sh', '-c', enter]
-        settings = dict(PYTHON=sys.executable, OMP_NUM_THREADS='1', MEETING_TIMEOUT='60', SEG_NODE=self.names[node])
+        settings = dict(
+            PYTHON=sys.executable, OMP_NUM_THREADS='1', MEETING_TIMEOUT=self.patience_s, SEG_NODE=self.names[node]
+        )
         inherited = {name: value for name, value in os.environ.items() if name != 'GLOO_SOCKET_IFNAME'}
         with self.output(node).open('w') as output:
             run = subprocess.Popen(

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from seg.engine import peers, slurm_warning
 from seg.engine.cores import threads_per_process, usable_cores
 from seg.engine.launcher import DEFAULT_PORT, LAUNCHER_PID
-from seg.engine.meeting import Meeting, meet
+from seg.engine.meeting import Meeting, meet, meet_in_store
 from seg.engine.network import address_towards, choose_gloo_interface, interface_of
 from seg.errors import UserError
 
@@ -232,7 +232,9 @@ def _join(world: World, plan: DevicePlan, dist_cfg: Mapping[str, Any]) -> None:
     choose_gloo_interface(ours)
     store = _own_keys(next(dist.rendezvous('env://', world.rank, world.size, **options))[0])
     if world.size > world.local_size:
-        peers.watch(world.rank, world.local_rank, world.address, store)
+        attempt = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')
+        meet_in_store(Meeting(world.address, world.port, world.rank, world.size), store, attempt)
+        peers.watch(world.rank, world.local_rank, world.address, store, attempt)
     dist.init_process_group(_backend(plan, dist_cfg), store=store, rank=world.rank, world_size=world.size, **options)
 
 

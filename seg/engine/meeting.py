@@ -10,7 +10,9 @@ import os
 import selectors
 import socket
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from seg.engine.network import is_loopback, resolve
 from seg.errors import UserError
@@ -34,6 +36,11 @@ class Meeting:
     limit_s: float = 0.0
     began_s: float = field(default_factory=time.monotonic)
     next_word_s: float = _FIRST_WORD_S
+
+    def names(self, numbers: Iterable[int]) -> str:
+        """'node 1, 3'; of many the first eight."""
+        words = [str(number) for number in numbers]
+        return f'{self.what} {", ".join(words[:8])}{" ..." if len(words) > 8 else ""}'
 
     def check_time(self, missing: str) -> None:
         """Say now and then what is waited for. Raises UserError when the time is up."""
@@ -71,6 +78,19 @@ def _limit_s() -> float:
         raise UserError(f'{TIMEOUT}={os.environ[TIMEOUT]!r}: expected seconds') from None
 
 
+def meet_in_store(meeting: Meeting, store: Any, attempt: str) -> None:
+    """The same among ranks whose launchers have a store already: after a restart a machine may be gone.
+
+    `attempt` tells one start of the ranks from the next. Raises UserError when some do not come in time.
+    """
+    keys = [f'seg/here/{attempt}/{number}' for number in range(meeting.count)]
+    store.set(keys[meeting.number], '')
+    while not store.check(keys):
+        time.sleep(_PAUSE_S / 5)
+        if time.monotonic() - meeting.began_s > 1:
+            meeting.check_time(meeting.names(number for number, key in enumerate(keys) if not store.check([key])))
+
+
 # ---- the host ----
 
 
@@ -89,8 +109,7 @@ def _receive_all(meeting: Meeting, door: socket.socket, selector: selectors.Base
     selector.register(door, selectors.EVENT_READ)
     try:
         while len(guests) < meeting.count - 1:
-            missing = [str(number) for number in range(1, meeting.count) if number not in guests]
-            meeting.check_time(f'{meeting.what} {", ".join(missing[:8])}{" ..." if len(missing) > 8 else ""}')
+            meeting.check_time(meeting.names(number for number in range(1, meeting.count) if number not in guests))
             for key, _ in selector.select(timeout=0.5):
                 if key.fileobj is door:
                     _let_in(meeting, door.accept()[0], guests, selector)

@@ -16,19 +16,22 @@ from typing import Any
 from seg.engine.cli import EXIT_ERROR
 from seg.engine.network import resolve
 
-_KEY = 'seg/peers'
 _IDLE_S, _EVERY_S, _TIMES = 5, 5, 4  # given up after 25 s without an answer
 SILENCE_S = _IDLE_S + _EVERY_S * _TIMES
 
 
-def watch(rank: int, local_rank: int, address: str, store: Any) -> None:
-    """On every rank of a job on several machines; returns at once. `address` is rank 0's machine."""
+def watch(rank: int, local_rank: int, address: str, store: Any, attempt: str = '0') -> None:
+    """On every rank of a job on several machines; returns at once. `address` is rank 0's machine.
+
+    `attempt` tells one start of the ranks from the next: the launchers keep the store over a restart.
+    """
+    key = f'seg/peers/{attempt}'
     if rank == 0:
         door = socket.create_server(('', 0), family=resolve(address)[0], backlog=1024)
-        store.set(_KEY, str(door.getsockname()[1]))
+        store.set(key, str(door.getsockname()[1]))
         _begin(_watch_all, door)
     elif local_rank == 0:
-        first = socket.create_connection((address, int(store.get(_KEY))), timeout=60)
+        first = socket.create_connection((address, int(store.get(key))), timeout=60)
         first.settimeout(None)
         first.sendall(str(rank).encode() + b'\n')
         _begin(_watch_first, first)

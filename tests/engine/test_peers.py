@@ -35,7 +35,7 @@ def wait_for(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:
 
 
 def guest(store: Store) -> socket.socket:
-    return socket.create_connection(('127.0.0.1', int(store['seg/peers'])))
+    return socket.create_connection(('127.0.0.1', int(store['seg/peers/0'])))
 
 
 def reset(connection: socket.socket) -> None:
@@ -60,7 +60,7 @@ def test_rank_0_names_the_machine_that_has_gone_and_not_the_one_that_has_ended(e
 
 def test_the_others_watch_rank_0_one_on_each_machine(ends: list) -> None:
     with socket.create_server(('127.0.0.1', 0)) as door:
-        store = Store({'seg/peers': str(door.getsockname()[1]).encode()})
+        store = Store({'seg/peers/0': str(door.getsockname()[1]).encode()})
         peers.watch(5, 1, '127.0.0.1', store)  # the second of its machine: nothing
         peers.watch(4, 0, '127.0.0.1', store)
         first, _ = door.accept()
