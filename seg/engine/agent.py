@@ -38,6 +38,7 @@ class Agent(LocalElasticAgent):
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failed = {process.pid for process in self._processes() if process.poll()}
         if self._pcontext is not None and failed:
+            _signal(self._running(), signal.SIGCONT)  # what is frozen must run to end
             self._pcontext.close(timeout=GRACE_S)  # torch's own call of it, which comes next, would wait 30 s
         result = super()._monitor_workers(worker_group)
         if result.state == WorkerState.FAILED:
@@ -67,17 +68,24 @@ class Agent(LocalElasticAgent):
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-        running = [process for process in self._processes() if process.poll() is None]
-        for process in running:
-            # A frozen process (SIGSTOP) must run again to stop.
-            for number in (signal.SIGINT if again else death_sig, signal.SIGCONT):
-                os.killpg(process.pid, number)
+        running = self._running()
+        _signal(running, signal.SIGINT if again else death_sig)
+        _signal(running, signal.SIGCONT)
         _wait_for_all(running, _AT_ONCE_S if again else _PATIENCE_S)
         super()._shutdown(signal.SIGKILL, timeout)
+
+    def _running(self) -> list[Any]:
+        return [process for process in self._processes() if process.poll() is None]
 
     def _processes(self) -> list[Any]:
         handlers = getattr(self._pcontext, 'subprocess_handlers', {})  # none before they are started
         return [handler.proc for handler in handlers.values()]
+
+
+def _signal(processes: list[Any], number: int) -> None:
+    """To each with its loader workers."""
+    for process in processes:
+        os.killpg(process.pid, number)
 
 
 def _wait_for_all(processes: list[Any], patience_s: float) -> None:
@@ -118,7 +126,7 @@ def _as_cause(code: int) -> int:
         return 0
     if code == -signal.SIGTERM:
         return 3
-    return 1 if code < 0 else 2
+    return 1 if code < 0 or code - 128 in _STOPS else 2
 
 
 def describe(rank: int, failure: ProcessFailure) -> str:

@@ -68,9 +68,9 @@ class Watchdog:
             if self._speaks:
                 self._say(f'{_name(first)}: the run stops after the next step; it is now after {self._place}')
             heard_s = time.monotonic()
+            pressed_s = heard_s if first == signal.SIGINT else 0.0
             while not self._stopped.is_set():
-                again = self._next_signal(_LOOK_S) == signal.SIGINT
-                if again and time.monotonic() - heard_s > SAME_PRESS_S:
+                if self._next_signal(_LOOK_S) == signal.SIGINT and time.monotonic() - pressed_s > SAME_PRESS_S:
                     self._end_at_once()
                 patience_s = self._patience_s()
                 if time.monotonic() - max(self._last_beat_s, heard_s) > patience_s:

@@ -141,6 +141,7 @@ def test_a_full_disk_ends_all_and_keeps_the_last_checkpoint(start: Callable[...,
             pytest.skip('mounting a small disk needs root')
         run = start('--work-dir', str(disk / 'run'), **EACH_STEP)
         assert run.ends(run.wait_for('No space left on device')) == 1
+        assert run.log.count('could not be written: No space left on device') == 1
         assert run.log.count('No space left on device') == 1
         assert newest(disk / 'run')['meta']['epoch'] >= 1
         assert not list((disk / 'run').glob('.*.tmp'))

@@ -11,6 +11,7 @@ import pytest
 
 from seg.engine import launcher
 from seg.engine.hooks import stop_hook
+from seg.engine.watchdog import SAME_PRESS_S
 from tests.drills.run import Run
 from tests.engine.test_drills import newest, slow_images, start  # noqa: F401, a fixture
 
@@ -88,13 +89,18 @@ def test_a_rank_that_hangs_is_ended_after_a_signal(start: Callable[..., Run]) ->
     assert 'nothing moved for 10 s' in run.log
 
 
-def test_a_second_ctrl_c_ends_what_hangs_at_once(start: Callable[..., Run]) -> None:  # noqa: F811
-    run = start('--inject', 'hang:rank=1,step=3,phase=forward')
+@pytest.mark.parametrize('whom', ['launcher', 'a rank'])
+def test_a_second_ctrl_c_ends_what_hangs_at_once(start: Callable[..., Run], whom: str) -> None:  # noqa: F811
+    run = start('--inject', 'freeze:rank=1,step=3' if whom == 'a rank' else 'hang:rank=1,step=3')
     run.wait_for('Train [2/10000][1/1]')
     time.sleep(0.5)
-    os.kill(run.process.pid, signal.SIGINT)
+    pids = [run.process.pid] if whom == 'launcher' else run.ranks()[:1]  # it waits in a collective
+    for pid in pids:
+        os.kill(pid, signal.SIGINT)
     run.wait_for('SIGINT: the run stops')
-    os.kill(run.process.pid, signal.SIGINT)
+    time.sleep(SAME_PRESS_S)
+    for pid in pids:
+        os.kill(pid, signal.SIGINT)
     assert run.ends(time.monotonic(), limit_s=6) == 128 + signal.SIGINT
 
 

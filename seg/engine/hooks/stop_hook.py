@@ -40,7 +40,7 @@ class StopHook(Hook):
     def __init__(self, quiet_s: float = QUIET_S) -> None:
         self.quiet_s = quiet_s
         self.received = 0
-        self._received_s = 0.0
+        self._pressed_s = 0.0  # when Ctrl-C came first
         self._previous: dict[int, Any] = {}
         self._flag = torch.zeros(1, dtype=torch.int32)
         self._pending: Any = None
@@ -95,11 +95,11 @@ class StopHook(Hook):
             self._watchdog.beat(place)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        now_s = time.monotonic()
-        if not self.received:
-            self._received_s = now_s
-        elif number == signal.SIGINT and now_s - self._received_s > SAME_PRESS_S:
-            raise KeyboardInterrupt  # the watchdog sees to it that it does not wait
+        if number == signal.SIGINT:
+            now_s = time.monotonic()
+            first_s, self._pressed_s = self._pressed_s, self._pressed_s or now_s
+            if self.received and not now_s - first_s < SAME_PRESS_S:
+                raise KeyboardInterrupt  # the watchdog sees to it that it does not wait
         self.received = max(self.received, number)
 
     def _agree(self) -> int:
