@@ -65,10 +65,10 @@ class Agent(LocalElasticAgent):
         A second SIGTERM says nothing new: Slurm sends two.
         """
         again, self._stopping = self._stopping, True
-        if threading.current_thread() is threading.main_thread():
+        running = self._running()
+        if running and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-        running = self._running()
         _signal(running, signal.SIGINT if again else death_sig)
         _signal(running, signal.SIGCONT)
         _wait_for_all(running, _AT_ONCE_S if again else _PATIENCE_S)
