@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from seg.engine.launcher import free_port
@@ -62,10 +63,12 @@ class Cluster:
         text = CONFIG.format(host=socket.gethostname().partition('.')[0], folder=folder, ports=ports)
         (folder / 'slurm.conf').write_text(text)
         self.daemons = [self._start('munged', '--foreground', '--force', *self._munge_files())]
-        self._wait(lambda: (folder / 'munge' / 'socket').exists(), 'munged')
+        self.wait_for(lambda: (folder / 'munge' / 'socket').exists(), 'munged')
         self.daemons += [self._start('slurmctld', '-D', '-c')]
         self.daemons += [self._start('slurmd', '-D', '-N', name) for name in ('n1', 'n2')]
-        self._wait(lambda: self.answer('sinfo', '-h', '-t', 'idle', '-p', 'low', '-o', '%D') == '2', 'two idle nodes')
+        self.wait_for(
+            lambda: self.answer('sinfo', '-h', '-t', 'idle', '-p', 'low', '-o', '%D') == '2', 'two idle nodes'
+        )
 
     def _munge_files(self) -> list[str]:
         names = {'socket': 'socket', 'key-file': 'key', 'pid-file': 'pid', 'log-file': 'log', 'seed-file': 'seed'}
@@ -77,7 +80,7 @@ class Cluster:
         with output:
             return subprocess.Popen([str(program), *command[1:]], env=self.environment, stdout=output, stderr=output)
 
-    def _wait(self, condition, what: str, limit_s: float = 30.0) -> None:  # type: ignore[no-untyped-def]
+    def wait_for(self, condition: Callable[[], bool], what: str, limit_s: float = 30.0) -> None:
         deadline = time.monotonic() + limit_s
         while not condition():
             assert time.monotonic() < deadline, f'no {what}: {(self.folder / "daemons.txt").read_text()}'

@@ -104,10 +104,16 @@ def test_a_batch_job_comes_back_after_a_warning_and_a_preemption(
 
     cluster.answer('scancel', job)
     wait_for(log, 'SIGTERM: stopping', 2)
-    cluster._wait(lambda: not cluster.answer('squeue', '-h', '-j', job), 'end of the job')
+    cluster.wait_for(lambda: not cluster.answer('squeue', '-h', '-j', job), 'end of the job')
 
 
 def begin_now(cluster: Cluster, job: str) -> None:
-    """Slurm waits two minutes before it starts a job again."""
-    cluster._wait(lambda: cluster.answer('squeue', '-h', '-j', job, '-o', '%T') == 'PENDING', 'job in the queue')
-    cluster.answer('scontrol', 'update', f'jobid={job}', 'StartTime=now')
+    """Slurm waits two minutes before it starts a job again; nodes refuse one that comes back within the second."""
+
+    def runs() -> bool:
+        cluster.answer('scontrol', 'update', f'jobid={job}', 'StartTime=now')
+        return cluster.answer('squeue', '-h', '-j', job, '-o', '%T') == 'RUNNING'
+
+    cluster.wait_for(lambda: cluster.answer('squeue', '-h', '-j', job, '-o', '%T') == 'PENDING', 'job in the queue')
+    time.sleep(3)
+    cluster.wait_for(runs, 'job that runs again')
