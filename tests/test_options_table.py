@@ -53,7 +53,7 @@ EVIDENCE = {
     'several validations': f'{TRAINING}::test_what_options_do',
     '`DistributedSampler`': 'tests/datasets/test_sampler.py::',
     '`torch.distributed.launch`': 'tests/engine/test_launcher.py::',
-    'SyncBN': 'tests/engine/test_step.py::test_two_and_three_ranks_equal_one_process',
+    'SyncBN': 'tests/engine/test_step.py::test_ranks_equal_one_process',
     '`broadcast_buffers': f'{TRAINING}::test_ddp_options',
     '`static_graph`': f'{TRAINING}::test_ddp_options',
     'iteration-based': f'{TRAINING}::test_a_resumed_run_equals_the_unbroken_one',

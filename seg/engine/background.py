@@ -11,6 +11,12 @@ def is_running() -> bool:
     return any(thread.is_alive() for thread in list(_running))
 
 
+def wait(limit_s: float | None = None) -> None:
+    """For the tasks of this process that are at work, each up to `limit_s` seconds."""
+    for thread in list(_running):
+        thread.join(limit_s)
+
+
 class BackgroundTask:
     """Runs what is submitted, each after the one before it. An exception of the task is raised by the next call."""
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from seg.engine import slurm_warning
+from seg.engine import background, slurm_warning
 from seg.errors import RunError, UserError
 
 EXIT_ERROR, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
@@ -208,9 +208,8 @@ def _end_rank(code: int) -> int:
     if _group() is None:
         return code
     _end_workers()
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.current_thread():
-            thread.join(None if code != EXIT_INTERRUPTED else 0.5)  # a checkpoint that is being written
+    # For a checkpoint that is being written, and for no other thread: a pool's threads (the compiler has one) never end.
+    background.wait(None if code != EXIT_INTERRUPTED else 0.5)
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

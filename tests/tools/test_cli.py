@@ -12,6 +12,7 @@ import pytest
 from seg.engine import cli
 from seg.engine.cli import main, parser_for_test, parser_for_train
 from seg.errors import UserError
+from tests.ranks import LOOPBACK
 
 TOOLS = Path(cli.__file__).resolve().parents[2] / 'tools'
 
@@ -120,17 +121,27 @@ def test_elsewhere_the_other_ranks_give_the_first_time_to_end_them(
         assert capsys.readouterr().err == 'error: x\n'
 
 
-def test_a_restart_does_not_try_again_what_the_user_must_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv('SEG_ERROR_DIR', str(tmp_path))
-    monkeypatch.setenv('TORCHELASTIC_RESTART_COUNT', '1')
-    assert main(parser_for_train(), ending(None), ['c.py']) == 0
-    monkeypatch.setenv('TORCHELASTIC_RESTART_COUNT', '0')
-    assert main(parser_for_train(), ending(UserError('x')), ['c.py']) == 2
-    monkeypatch.setenv('TORCHELASTIC_RESTART_COUNT', '1')
-    assert main(parser_for_train(), ending(ValueError('never reached')), ['c.py']) == 2
-    assert capsys.readouterr().err == 'error: x\n'
+def test_a_rank_ends_after_its_checkpoint_and_whatever_pools_are_left(tmp_path: Path) -> None:
+    script = (
+        'import sys, time\n'
+        'from concurrent.futures import ThreadPoolExecutor\n'
+        'from pathlib import Path\n'
+        'import torch.distributed as dist\n'
+        'from seg.engine.background import BackgroundTask\n'
+        'from seg.engine.cli import main, parser_for_train\n'
+        'def run(args):\n'
+        '    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)\n'
+        '    pool.submit(print)\n'
+        '    BackgroundTask("checkpoint").submit(lambda: (time.sleep(1), Path(sys.argv[1]).touch()))\n'
+        '    raise ValueError("the rank fails")\n'
+        'pool = ThreadPoolExecutor(1)\n'
+        'main(parser_for_train(), run, ["c.py"])\n'
+    )
+    command = [sys.executable, '-c', script, str(tmp_path / 'written')]
+    done = subprocess.run(command, timeout=60, capture_output=True, text=True, env={**os.environ, **LOOPBACK})
+    assert done.returncode == 1, done.stderr
+    assert 'the rank fails' in done.stderr
+    assert (tmp_path / 'written').exists()
 
 
 # ---- the tools ----

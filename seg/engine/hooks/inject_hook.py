@@ -61,7 +61,7 @@ class InjectHook(Hook):
         elif self.fault.phase == 'forward':
             network.register_forward_pre_hook(lambda *_: self._strike())
         elif self.fault.phase == 'backward':
-            next(network.parameters()).register_hook(lambda _: self._strike())
+            network.register_full_backward_pre_hook(lambda *_: self._strike())
         elif self.fault.phase == 'checkpoint':
             _before_rename_of_checkpoint(self._strike)
 
