@@ -61,7 +61,9 @@ def _wrap(module: nn.Module) -> None:
     if isinstance(module, nn.ModuleList | nn.ModuleDict):
         raise UserError(f'activation_checkpointing: a {kind.__name__} is never run itself; name its children by ".*".')
     if not isinstance(module, _Checkpointed):
-        module.__class__ = type(kind.__name__, (_Checkpointed, kind), {'__module__': kind.__module__})
+        # torch.compile cannot look into it, so a compiled network runs it as it is.
+        members = {'__module__': kind.__module__, 'forward': torch.compiler.disable(_Checkpointed.forward)}
+        module.__class__ = type(kind.__name__, (_Checkpointed, kind), members)
 
 
 @contextmanager

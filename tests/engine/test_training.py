@@ -222,7 +222,10 @@ def test_ddp_options(data: Path, tmp_path: Path, wrapper: dict) -> None:
     assert both[0] == both[1]
 
 
-def test_the_network_is_compiled_in_place(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize('options', [{}, dict(activation_checkpointing=['network.encoder.0'])])
+def test_the_network_is_compiled_in_place(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict
+) -> None:
     graphs: list[Any] = []
 
     def backend(graph: Any, example_inputs: Any) -> Any:
@@ -230,7 +233,7 @@ def test_the_network_is_compiled_in_place(data: Path, tmp_path: Path, monkeypatc
         return graph.forward
 
     monkeypatch.setattr('seg.engine.compiling.BACKEND', backend)
-    result = run(data, tmp_path / 'compiled', compile=True)
+    result = run(data, tmp_path / 'compiled', compile=True, **options)
     assert graphs
     plain = run(data, tmp_path / 'plain')
     keys = [checkpoint.load(each.last_checkpoint)['state_dict'].keys() for each in (result, plain)]  # type: ignore[arg-type]
