@@ -13,8 +13,7 @@ from mmengine.dist import get_world_size
 from PIL import Image
 
 from seg.engine.train import train
-from seg.models.segmentor import Segmentor
-from seg.registry import MODELS
+from tests import double  # noqa: F401, registers DoubleSegmentor
 from tests.ranks import run_ranks
 from tests.tiny import make_data, tiny_config
 
@@ -23,15 +22,6 @@ LOSSES = [
     dict(type='DiceLoss'),
     dict(type='DiceLoss', per='batch', name='pooled'),
 ]
-
-
-@MODELS.register_module()
-class DoubleSegmentor(Segmentor):
-    """All of it in float64, in which only rounding in the 16th digit is left between the cuts."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.double()
 
 
 @pytest.fixture(scope='module')

@@ -13,8 +13,8 @@ from mmengine.hooks import Hook
 from seg.engine import checkpoint, continuation
 from seg.engine.train import train
 from seg.errors import UserError
-from seg.models.segmentor import Segmentor
-from seg.registry import HOOKS, MODELS
+from seg.registry import HOOKS
+from tests import double  # noqa: F401, registers DoubleSegmentor
 from tests.engine.test_exact_resume import losses
 from tests.ranks import run_ranks
 from tests.tiny import make_data, tiny_config
@@ -44,13 +44,6 @@ class SampleHook(Hook):
         self.steps[runner.iter + 1] = [
             (meta['sample_idx'], one) for meta, one in zip(data_batch['metas'], digests, strict=True)
         ]
-
-
-@MODELS.register_module()
-class DoubleSegmentor(Segmentor):
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.double()
 
 
 def run(data: str, work_dir: str, batch_size: int, ranks: int, resume: str | None) -> dict[int, list]:
