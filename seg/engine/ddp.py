@@ -40,6 +40,14 @@ class DistributedDataParallel(TorchDistributedDataParallel):
         if gradient_compression is not None:
             self._compress(gradient_compression)
 
+    def no_sync(self) -> Any:
+        if self.static_graph:
+            raise UserError(
+                'model_wrapper_cfg.static_graph=True: torch cannot keep the gradients of such a graph with their rank, as '
+                'optim_wrapper.accumulative_counts and VerifyHook(verify_step=...) need; leave out static_graph'
+            )
+        return super().no_sync()
+
     def _compress(self, kind: str) -> None:
         if kind not in _COMPRESSION:
             expected = ' or '.join(map(repr, _COMPRESSION))

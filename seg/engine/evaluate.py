@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from mmengine.dist import get_world_size
-from torch import Tensor
+from torch import Tensor, nn
 
 from seg.engine.precision import autocast
 from seg.engine.protocol import Model
@@ -20,6 +20,17 @@ def evaluate_batch(model: Model, batch: dict, precision: str, meter: 'LossMeter'
     for sample in samples:
         meter.update(sample.pop('losses', {}))
     return samples
+
+
+def share_buffers(model: nn.Module) -> None:
+    """BatchNorm that is not synchronised has statistics of each rank's own; all ranks take the first one's.
+
+    Those are what a checkpoint holds, so that the scores are the checkpoint's, on any number of ranks, and a resumed run
+    has the same. Every rank must call it.
+    """
+    if get_world_size() > 1:
+        for buffer in model.buffers():
+            torch.distributed.broadcast(buffer, src=0)
 
 
 class LossMeter:

@@ -13,7 +13,7 @@ from mmengine.runner.utils import calc_dynamic_intervals
 from torch import Tensor, nn
 
 from seg.engine.dataloader import build_eval_dataloader, build_train_dataloader
-from seg.engine.evaluate import LossMeter, evaluate_batch
+from seg.engine.evaluate import LossMeter, evaluate_batch, share_buffers
 from seg.engine.step import unwrap
 from seg.errors import UserError
 from seg.registry import LOOPS
@@ -202,6 +202,7 @@ class ValLoop(_EvalLoop, UpstreamValLoop):
         runner.call_hook('before_val')
         runner.call_hook('before_val_epoch')
         runner.model.eval()
+        share_buffers(runner.model)
         metrics = self._run_batches(self.dataloader, 'val')
         runner.call_hook('after_val_epoch', metrics=metrics)
         runner.call_hook('after_val')

@@ -11,6 +11,7 @@ from mmengine.dist import get_rank
 
 from seg.config import load_config
 from seg.engine import checkpoint
+from seg.engine.class_weight import fill_from_checkpoint
 from seg.engine.launch import setup_process
 from seg.engine.runner import SegRunner
 from seg.errors import UserError
@@ -47,6 +48,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """The scores of a checkpoint on the config's test data, as `metrics.json` has them."""
     _need_test_data(config)
+    fill_from_checkpoint(config, checkpoint_path, trust_checkpoint)
     for key in _TRAINING_KEYS:
         config.pop(key, None)
     config.launcher, config.load_from, config.resume = launcher, str(checkpoint_path), False

@@ -6,6 +6,7 @@ batch sizes the loss is compared to 1e-6; counts, scores and, for one batch size
 """
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from seg.engine.loops import ValLoop
 from seg.engine.runner import SegRunner
 from seg.engine.step import unwrap
 from seg.engine.test import run_test
-from seg.engine.train import train
+from seg.engine.train import build_runner, train
 from tests.ranks import run_ranks
 from tests.tiny import make_data, tiny_config
 
@@ -118,3 +119,25 @@ def test_one_image_on_two_ranks_in_training_and_by_the_tool(tmp_path: Path) -> N
     alone = scored_by_the_tool(tmp_path)
     assert run_ranks(2, scored_by_the_tool, tmp_path) == [alone, {}]
     assert alone['mDice'] == pytest.approx(both[0]['mDice'], abs=1e-6)
+
+
+def scored_in_training(root: Path, name: str, resume: str | None) -> dict[str, float]:
+    """Two epochs of BatchNorm that is each rank's own."""
+    config = tiny_config(root, root / name, **{'train_dataloader.batch_size': 2})
+    return train(config, launcher='pytorch', resume=resume and str(root / resume)).metrics
+
+
+def scored_alone(root: Path) -> dict[str, float]:
+    """What a validation of the last checkpoint in one process says."""
+    config = tiny_config(root, root / 'again', load_from=str(root / 'whole' / 'epoch_2.pth'))
+    with closing(build_runner(config)) as runner:
+        runner.load_or_resume()
+        return runner.val()
+
+
+def test_scores_are_those_of_the_checkpoint_where_batchnorm_is_not_synchronised(tmp_path: Path) -> None:
+    make_data(tmp_path, train=8, val=4)
+    whole = run_ranks(2, scored_in_training, tmp_path, 'whole', None)
+    resumed = run_ranks(2, scored_in_training, tmp_path, 'cut', 'whole/epoch_1.pth')
+    assert whole == resumed
+    assert whole[0]['val_loss'] == pytest.approx(scored_alone(tmp_path)['val_loss'], rel=1e-6)

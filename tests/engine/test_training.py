@@ -11,6 +11,7 @@ import torch
 
 from seg.config import from_plain
 from seg.engine import checkpoint
+from seg.engine.class_weight import fill_from_checkpoint
 from seg.engine.test import evaluate
 from seg.engine.train import TrainResult, build_runner, train
 from seg.errors import UserError
@@ -162,6 +163,30 @@ def test_an_option_trains_and_is_resumed(data: Path, tmp_path: Path, name: str) 
     assert resumed.last_checkpoint is not None
 
 
+def test_a_checkpoint_is_tested_with_the_class_weights_that_it_was_trained_with(data: Path, tmp_path: Path) -> None:
+    training, testing = tiny_config(data, tmp_path / 'run'), tiny_config(data, tmp_path / 'test')
+    for config in (training, testing):
+        config.model.losses = dict(type='CrossEntropyLoss', class_weight='auto')
+    testing.train_dataloader.dataset.data_root = 'gone'
+    result = train(training)
+    scores = evaluate(testing, result.last_checkpoint)  # type: ignore[arg-type]
+    assert scores['mDice'] == pytest.approx(result.metrics['mDice'], abs=1e-6)
+    (logged,) = (line for line in scalars(tmp_path / 'test') if 'test/val_loss' in line)
+    assert logged['test/val_loss'] == pytest.approx(result.metrics['val_loss'], abs=1e-12)
+
+
+def test_class_weights_that_a_file_does_not_tell_are_counted(data: Path, tmp_path: Path) -> None:
+    result = run(data, tmp_path / 'run', **{'model.losses.0.class_weight': 'auto'})
+    told = checkpoint.load(result.last_checkpoint)['meta']['seg']['config']  # type: ignore[arg-type]
+    torch.save(dict(state_dict={}), tmp_path / 'bare.pth')
+    config = tiny_config(data, tmp_path / 'test', **{'model.losses.0.class_weight': 'auto'})
+    fill_from_checkpoint(config, tmp_path / 'bare.pth')
+    assert config.model.losses[0].class_weight == told['model']['losses'][0]['class_weight']
+    config.model.losses[0].class_weight, config.train_dataloader = 'auto', None
+    with pytest.raises(UserError, match='no train_dataloader to count them from'):
+        fill_from_checkpoint(config, tmp_path / 'bare.pth')
+
+
 def test_what_options_do(data: Path, tmp_path: Path) -> None:
     """The effects that a finished run does not show."""
     scaled = build_runner(tiny_config(data, tmp_path / 'a', **OPTIONS['scaled rate']))
@@ -220,6 +245,20 @@ def test_two_ranks_make_one_folder_and_the_same_numbers(data: Path, tmp_path: Pa
 def test_ddp_options(data: Path, tmp_path: Path, wrapper: dict) -> None:
     both = run_ranks(2, train_on_ranks, data, tmp_path / 'run', dict(model_wrapper_cfg=wrapper))
     assert both[0] == both[1]
+
+
+@pytest.mark.parametrize(
+    'needs',
+    [
+        {'optim_wrapper.accumulative_counts': 2, 'train_dataloader.batch_size': 1},
+        dict(custom_hooks=[dict(type='VerifyHook', verify_step=1)]),
+    ],
+    ids=['accumulation', 'verify_step'],
+)
+def test_a_static_graph_is_refused_where_gradients_are_to_stay_local(data: Path, tmp_path: Path, needs: dict) -> None:
+    options = dict(model_wrapper_cfg=dict(type='DistributedDataParallel', static_graph=True), **needs)
+    with pytest.raises(UserError, match='leave out static_graph'):
+        run_ranks(2, train_on_ranks, data, tmp_path / 'run', options)
 
 
 @pytest.mark.parametrize('options', [{}, dict(activation_checkpointing=['network.encoder.0'])])
