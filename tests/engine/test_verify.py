@@ -58,3 +58,22 @@ def test_bits_that_differ_are_named_by_rank(tmp_path: Path) -> None:
     data = make_data(tmp_path / 'data', train=8, val=2)
     with pytest.raises(RuntimeError, match='step 2, computed twice on rank 1, differs in'):
         run_ranks(2, run, data, tmp_path / 'run', 'bits', 'pytorch')
+
+
+def test_samples_that_stand_in_for_bad_files_are_no_wrong_deal(tmp_path: Path) -> None:
+    data = make_data(tmp_path / 'data', train=8, val=2)
+    for number in (0, 1, 7):  # two in a row, and the last, for which the first good one of all stands in
+        (data / 'train' / f'train{number}.png').write_bytes(b'no picture')
+    options = {'train_dataloader.dataset.max_bad_files': 3, 'custom_hooks': [dict(type='VerifyHook')]}
+    train(tiny_config(data, tmp_path / 'run', **options))
+    assert 'Epoch 2: 8 samples over 1 ranks, none missed' in next((tmp_path / 'run').glob('*/*.log')).read_text()
+
+
+def test_a_step_that_is_not_finite_repeats_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data(tmp_path / 'data', train=8, val=2)
+    forward = UNet.forward
+    monkeypatch.setattr(UNet, 'forward', lambda self, x: forward(self, x) * (float('nan') if self.training else 1.0))
+    options = {'optim_wrapper.skip_nonfinite': 4, 'custom_hooks': [dict(type='VerifyHook', verify_step=1)]}
+    train(tiny_config(data, tmp_path / 'run', **options))
+    log = next((tmp_path / 'run').glob('*/*.log')).read_text()
+    assert '4 of 4 allowed' in log
