@@ -30,7 +30,7 @@ _SHOWN_PATHS = 4
 
 def content_faults(config: Mapping[str, Any]) -> Iterator[Fault]:
     """What is wrong below the top level: each key against what will read it, and keys that contradict each other."""
-    from seg.config_schema import classes, monitors, units
+    from seg.config_schema import classes, monitors, multipliers, units
     from seg.config_schema.check import faults_in
     from seg.config_schema.sections import sections
 
@@ -49,6 +49,7 @@ def content_faults(config: Mapping[str, Any]) -> Iterator[Fault]:
     yield from classes.class_count_faults(config)
     yield from classes.contradiction(config.get('model'))
     yield from monitors.monitor_faults(config)
+    yield from multipliers.multiplier_faults(config)
 
 
 def missing_for_training(config: Mapping[str, Any]) -> Iterator[Fault]:

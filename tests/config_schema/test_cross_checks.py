@@ -126,3 +126,17 @@ def test_the_networks_own_count() -> None:
     assert faults(**{'model.network.num_classes': 4}) == [
         'model.network.num_classes is 4, but model.num_classes=2; leave it out'
     ]
+
+
+def test_what_is_multiplied_must_be_given() -> None:
+    multipliers = dict(norm_decay_mult=0.0, bias_lr_mult=2.0, custom_keys={'network.head': dict(decay_mult=0.5)})
+    changes: dict[str, Any] = {'optim_wrapper.paramwise_cfg': multipliers}
+    lacks = 'multiplies optim_wrapper.optimizer.weight_decay, which the config does not give; set it, or leave this out'
+    assert faults(**changes) == [
+        f'optim_wrapper.paramwise_cfg.norm_decay_mult: {lacks}',
+        f'optim_wrapper.paramwise_cfg.custom_keys.network.head.decay_mult: {lacks}',
+    ]
+    assert faults(**changes, **{'optim_wrapper.optimizer.weight_decay': 0.0}) == []
+    no_rate = dict(type='AdamW', weight_decay=0.1, _delete_=True)
+    (found,) = faults(**changes, **{'optim_wrapper.optimizer': no_rate})
+    assert found.startswith('optim_wrapper.paramwise_cfg.bias_lr_mult: multiplies optim_wrapper.optimizer.lr')
