@@ -37,8 +37,29 @@ class DistributedDataParallel(TorchDistributedDataParallel):
         kwargs.setdefault('device_ids', [device.index] if device.type == 'cuda' else None)
         kwargs[_BUFFERS] = broadcast_buffers
         super().__init__(module, **kwargs)
+        self._trainable = {name for name, weight in module.named_parameters() if weight.requires_grad}
         if gradient_compression is not None:
             self._compress(gradient_compression)
+
+    def train(self, mode: bool = True) -> 'DistributedDataParallel':
+        """Raises UserError where hooks have frozen or freed weights since this was made, which it would not know of."""
+        if mode and hasattr(self, '_trainable'):
+            self._refuse_what_has_changed({name for name, p in self.module.named_parameters() if p.requires_grad})
+        return super().train(mode)
+
+    def _refuse_what_has_changed(self, trainable: set[str]) -> None:
+        freed, frozen = sorted(trainable - self._trainable), sorted(self._trainable - trainable)
+        if freed:
+            raise UserError(
+                f'{len(freed)} weights, {freed[0]} the first, were freed after DistributedDataParallel was made: their '
+                'gradients would not be summed over the processes, which would drift apart. Leave them free in the model '
+                'and freeze them by a hook, with find_unused_parameters=True'
+            )
+        if frozen and not (self.find_unused_parameters or self.static_graph):
+            raise UserError(
+                f'{len(frozen)} weights, {frozen[0]} the first, were frozen after DistributedDataParallel was made, which '
+                "would wait for their gradients: freeze them in the model's __init__, or set find_unused_parameters=True"
+            )
 
     def no_sync(self) -> Any:
         if self.static_graph:

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from mmengine.hooks import Hook
 
 from seg.config import from_plain
 from seg.engine import checkpoint
 from seg.engine.class_weight import fill_from_checkpoint
+from seg.engine.step import unwrap
 from seg.engine.test import evaluate
 from seg.engine.train import TrainResult, build_runner, train
 from seg.errors import UserError
+from seg.models.unet import UNet
+from seg.registry import HOOKS, MODELS
 from tests.ranks import run_ranks
 from tests.tiny import make_data, tiny_config
 
@@ -259,6 +263,51 @@ def test_a_static_graph_is_refused_where_gradients_are_to_stay_local(data: Path,
     options = dict(model_wrapper_cfg=dict(type='DistributedDataParallel', static_graph=True), **needs)
     with pytest.raises(UserError, match='leave out static_graph'):
         run_ranks(2, train_on_ranks, data, tmp_path / 'run', options)
+
+
+@HOOKS.register_module()
+class FreezeHook(Hook):
+    """Sets `requires_grad` of the encoder's first block when the model has been wrapped."""
+
+    def __init__(self, free: bool) -> None:
+        self.free = free
+
+    def before_train(self, runner: Any) -> None:
+        unwrap(runner.model).network.encoder[0].requires_grad_(self.free)
+
+
+@MODELS.register_module()
+class HalfFrozenUNet(UNet):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.encoder[0].requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        (dict(custom_hooks=[dict(type='FreezeHook', free=False)]), r'6 weights, \S+ the first, were frozen after'),
+        (
+            {'custom_hooks': [dict(type='FreezeHook', free=True)], 'model.network.type': 'HalfFrozenUNet'},
+            r'6 weights, \S+ the first, were freed after',
+        ),
+    ],
+    ids=['frozen', 'freed'],
+)
+def test_weights_that_a_hook_freezes_or_frees_behind_ddp(
+    data: Path, tmp_path: Path, changes: dict, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run_ranks(2, train_on_ranks, data, tmp_path / 'run', changes)
+
+
+def test_weights_may_be_frozen_by_a_hook_where_ddp_looks_for_unused_ones(data: Path, tmp_path: Path) -> None:
+    options = dict(custom_hooks=[dict(type='FreezeHook', free=False)], find_unused_parameters=True)
+    both = run_ranks(2, train_on_ranks, data, tmp_path / 'run', options)
+    assert both[0] == both[1]
+    frozen = checkpoint.load(tmp_path / 'run' / 'epoch_1.pth'), checkpoint.load(tmp_path / 'run' / 'epoch_2.pth')
+    first, last = (state['state_dict']['network.encoder.0.conv1.weight'] for state in frozen)
+    assert torch.equal(first, last)
 
 
 @pytest.mark.parametrize('options', [{}, dict(activation_checkpointing=['network.encoder.0'])])
