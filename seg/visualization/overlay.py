@@ -108,13 +108,13 @@ def to_rgb(image: NDArray) -> Picture:
     return np.ascontiguousarray(image[..., :3])
 
 
-def fit_size(size_px: tuple[int, int], max_side: int) -> tuple[int, int]:
+def fit_size(size_px: tuple[int, ...], max_side: int) -> tuple[int, int]:
     """(height, width) with the same shape and no side over `max_side`; never larger than it was."""
     scale = min(1.0, max_side / max(size_px))
     return max(1, round(size_px[0] * scale)), max(1, round(size_px[1] * scale))
 
 
-def resize_image(image: NDArray, size_px: tuple[int, int]) -> NDArray:
+def resize_image(image: NDArray, size_px: tuple[int, ...]) -> NDArray:
     """HWC to (height, width): by area where it shrinks, else linear; pixel-centred."""
     if image.shape[:2] == size_px:
         return image

@@ -22,8 +22,8 @@ class Tally:
         self.groups: dict[str, Group] = {}
         self.sizes: Counter[tuple[int, int]] = Counter()
         self.other_sizes = 0
-        self.low = np.full(2, np.iinfo(np.int64).max)
-        self.high = np.zeros(2, np.int64)
+        self.low: np.ndarray = np.full(2, np.iinfo(np.int64).max)
+        self.high: np.ndarray = np.zeros(2, np.int64)
         self.heads = self.masks = self.photos = 0
         self.masks_left = self.photos_left = 0
         self.pixels = np.zeros(_LABELS, np.int64)
