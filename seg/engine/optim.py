@@ -42,6 +42,7 @@ class OptimWrapper(UpstreamOptimWrapper):
     ) -> None:
         if not isinstance(accumulative_counts, int) or accumulative_counts < 1:
             raise UserError(f'optim_wrapper.accumulative_counts is {accumulative_counts!r}; expected an integer >= 1')
+        _refuse_pieces(optimizer)
         optimizer = shard_optimizer(optimizer) if zero else optimizer
         super().__init__(optimizer, accumulative_counts=1, clip_grad=None if clip_grad is None else dict(clip_grad))
         self.micro_batches = accumulative_counts
@@ -122,6 +123,20 @@ class AmpOptimWrapper(OptimWrapper):
         if scaler and self.loss_scaler.is_enabled():
             self.loss_scaler.load_state_dict(scaler)
         super().load_state_dict(state)
+
+
+def _refuse_pieces(optimizer: Optimizer) -> None:
+    """Raise UserError for an optimizer that reads more of a weight than one number at a time, where FSDP has cut them.
+
+    Seen on torch 2.14: each rank's Adafactor scales its step by the norm of its own piece, and Rprop fails.
+    """
+    in_pieces = any(isinstance(weight, DTensor) for group in optimizer.param_groups for weight in group['params'])
+    if in_pieces and isinstance(optimizer, (torch.optim.Adafactor, torch.optim.Rprop)):
+        raise UserError(
+            f'optim_wrapper.optimizer: torch computes {type(optimizer).__name__} on whole weights only, and '
+            'model_wrapper_cfg.type=FullyShardedDataParallel cuts them; take AdamW or SGD, or optim_wrapper.zero=True '
+            'instead of FSDP'
+        )
 
 
 def _whole(norm: torch.Tensor) -> torch.Tensor:

@@ -192,3 +192,9 @@ def checked(data: str) -> list[str]:
 def test_the_check_tries_it(data: Path) -> None:
     lines = run_ranks(2, checked, str(data))[0]
     assert any(line.startswith('whole run: about') for line in lines)
+
+
+@pytest.mark.parametrize('kind', ['TorchAdafactor', 'Rprop'])
+def test_an_optimizer_that_needs_whole_weights_is_refused(tmp_path: Path, data: Path, kind: str) -> None:
+    with pytest.raises(UserError, match='on whole weights only'):
+        on_ranks(2, data, tmp_path / 'run', **{'optim_wrapper.optimizer': dict(type=kind, lr=0.01)})
