@@ -43,7 +43,7 @@ def test_a_fault_of_the_users_is_said_once_and_exits_with_2(tmp_path: Path) -> N
 def test_a_killed_rank_ends_both(tmp_path: Path) -> None:
     run = start(tmp_path, 2, '--inject', 'kill:rank=1,step=2,phase=forward', **{'train_cfg.max_epochs': 10**6})
     assert run.wait(120) == 128 + signal.SIGKILL
-    assert 'rank 0 lost another rank' in (tmp_path / 'output.txt').read_text()
+    assert 'rank 0 lost its connection to another rank' in (tmp_path / 'output.txt').read_text()
 
 
 def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_node_that_dies_or_is_cut_off_ends_the_other(nodes: TwoNodes, config: 
     nodes.wait_for(0, 'Train [3/')
     nodes.kill(1)
     assert both[0].wait(15) == 1, nodes.said()
-    assert 'rank 0 lost another rank' in nodes.output(0).read_text()
+    assert 'rank 0 lost its connection to another rank' in nodes.output(0).read_text()
     assert not nodes.pids(0)
 
     both = [nodes.train(node, config, 1, '--resume') for node in (0, 1)]

@@ -4,6 +4,9 @@ default_hooks = dict(
     logger=dict(type='LoggerHook', interval=20),
     checkpoint=dict(type='CheckpointHook', interval=1, max_keep_ckpts=3, save_best='mDice', rule='greater'),
     visualization=dict(type='SegVisualizationHook'),
+    stop=dict(
+        type='StopHook', quiet_s=60
+    ),  # of several processes: seconds without a step until the log says who is missing
 )
 visualizer = dict(type='SegVisualizer', vis_backends=[dict(type='LocalVisBackend')])
 # Add dict(type='TensorboardVisBackend'), dict(type='WandbVisBackend', init_kwargs=dict(project='seg')) or

@@ -13,7 +13,7 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from seg.engine.cli import EXIT_USER
+from seg.engine.cli import EXIT_LOST, EXIT_USER, over_note
 
 GRACE_S = 12  # what the other ranks get once one has ended, before SIGKILL; their own watchdogs take 10
 _PATIENCE_S = 600.0  # what all ranks get to end a run that is to stop: a step or a validation, and a checkpoint
@@ -38,6 +38,7 @@ class Agent(LocalElasticAgent):
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failed = {process.pid for process in self._processes() if process.poll()}
         if self._pcontext is not None and failed:
+            over_note(self._restarts()).touch()
             _signal(self._running(), signal.SIGCONT)  # what is frozen must run to end
             self._pcontext.close(timeout=GRACE_S)  # torch's own call of it, which comes next, would wait 30 s
         result = super()._monitor_workers(worker_group)
@@ -51,9 +52,12 @@ class Agent(LocalElasticAgent):
         if is_final(failure.exitcode):
             self._remaining_restarts = 0
             return
-        most = self._worker_group.spec.max_restarts
-        number = most - self._remaining_restarts + 1
-        self._say(f'{describe(rank, failure)}; starting all ranks anew, restart {number} of {most}')
+        count = f'restart {self._restarts() + 1} of {self._worker_group.spec.max_restarts}'
+        self._say(f'{describe(rank, failure)}; starting all ranks anew, {count}')
+
+    def _restarts(self) -> int:
+        """Those that have been."""
+        return self._worker_group.spec.max_restarts - self._remaining_restarts
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         """Before a restart: what is left of the ranks."""
@@ -124,7 +128,7 @@ def first_failure(failures: Mapping[int, ProcessFailure]) -> tuple[int, ProcessF
 def _as_cause(code: int) -> int:
     if code == EXIT_USER:
         return 0
-    if code == -signal.SIGTERM:
+    if code in (-signal.SIGTERM, EXIT_LOST):
         return 3
     return 1 if code < 0 or code - 128 in _STOPS else 2
 
@@ -134,6 +138,8 @@ def describe(rank: int, failure: ProcessFailure) -> str:
     code = failure.exitcode
     if code > 128 and code - 128 in _STOPS:
         return f'rank {rank} was stopped by {signal.Signals(code - 128).name}'
+    if code == EXIT_LOST:
+        return f'rank {rank} lost a rank of another machine'
     if code > 0:
         return f'rank {rank} failed with exit code {code}'
     cause = f'rank {rank} (process {failure.pid}) was killed by {failure.signal_name()}'

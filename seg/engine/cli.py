@@ -23,6 +23,7 @@ from seg.engine import background, slurm_warning
 from seg.errors import RunError, UserError
 
 EXIT_ERROR, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_LOST = 3  # between a rank and our launcher only: another rank is gone, which is not this one's failure
 ERROR_DIR = 'SEG_ERROR_DIR'  # set by our launcher: a folder where the ranks of one machine note what has been said
 _WAIT_S = 8.0  # ranks of a busy machine come to a fault seconds apart
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # full, a full quota, read-only
@@ -67,12 +68,8 @@ def _fail(error: BaseException) -> int:
         )
         return EXIT_USER
     if isinstance(error, RuntimeError) and any(sign in str(error) for sign in _PEER_IS_GONE):
-        print(
-            f'rank {_rank()} lost another rank, which says why: {str(error).split(". ")[0]}',
-            file=sys.stderr,
-            flush=True,
-        )
-        return EXIT_ERROR
+        print(f'rank {_rank()} lost its connection to another rank', file=sys.stderr, flush=True)
+        return EXIT_LOST if ERROR_DIR in os.environ else EXIT_ERROR
     _say_traceback(error)
     return EXIT_ERROR
 
@@ -192,6 +189,11 @@ def _say_once(message: str, code: int = EXIT_USER) -> None:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(code))  # srun gives the largest code of all ranks
         time.sleep(_WAIT_S)
     print(message, file=sys.stderr, flush=True)
+
+
+def over_note(start: int) -> Path:
+    """Exists once our launcher ends the ranks that it started for the `start`-th time (from 0), since one has failed."""
+    return Path(os.environ[ERROR_DIR]) / f'over{start}'
 
 
 def _group() -> Any:

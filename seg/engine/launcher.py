@@ -17,7 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seg.engine.cli import ERROR_DIR, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USER, main, parser_for_test, parser_for_train
+from seg.engine.cli import (
+    ERROR_DIR,
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_LOST,
+    EXIT_USER,
+    main,
+    parser_for_test,
+    parser_for_train,
+)
 from seg.engine.cores import threads_per_process, usable_cores
 from seg.engine.meeting import Meeting, meet
 from seg.engine.network import choose_gloo_interface
@@ -75,7 +84,9 @@ def _start(script: Sequence[str], job: Job, folder: str) -> int:
     agent = Agent(**_specs(arguments, job, folder))
     if not agent.run().is_failed():
         return 0
-    return EXIT_ERROR if agent.cause is None else _report(*agent.cause)
+    if agent.cause is None:
+        return EXIT_ERROR
+    return _report(*agent.cause, hint=_hint(script, job))
 
 
 def _specs(arguments: Sequence[str], job: Job, folder: str) -> dict[str, Any]:
@@ -142,13 +153,20 @@ def _quieten_elastic() -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _report(rank: int, failure: 'ProcessFailure') -> int:
-    from seg.engine.agent import describe
+def _report(rank: int, failure: 'ProcessFailure', hint: str = '') -> int:
+    from seg.engine.agent import describe, is_final
 
     code = failure.exitcode
     if code != EXIT_USER:  # then the rank has said what to change
-        print(describe(rank, failure), file=sys.stderr)
+        print(describe(rank, failure) + ('' if is_final(code) else hint), file=sys.stderr)
+    if code == EXIT_LOST:
+        return EXIT_ERROR
     return code if code > 0 else 128 - code
+
+
+def _hint(script: Sequence[str], job: Job) -> str:
+    used = f', after {job.max_restarts} restart{"s" if job.max_restarts > 1 else ""}' if job.max_restarts else ''
+    return used + ('; the same command with --resume goes on' if script[0].endswith('train.py') else '')
 
 
 # ---- the command line ----
@@ -201,16 +219,26 @@ def run(tool: str, argv: Sequence[str], args: argparse.Namespace) -> int:
     if list(argv[: len(positionals)]) != positionals:
         raise UserError(f'{" ".join(positionals)} must come first, before the flags')
     job = job_from(os.environ, args.gpus, args.max_restarts)
-    _check_config(tool, args)
+    _check_config(tool, args, job)
     _check_devices(job)
     return launch(rank_arguments(tool, argv), job)
 
 
-def _check_config(tool: str, args: argparse.Namespace) -> None:
+def _check_config(tool: str, args: argparse.Namespace, job: Job) -> None:
     from seg.config import load_config, load_for_training
 
     load = load_for_training if tool == 'train' else load_config
     load(args.config, args.cfg_options)
+    if getattr(args, 'inject', None):
+        _check_fault(args.inject, job)
+
+
+def _check_fault(text: str, job: Job) -> None:
+    from seg.engine.faults import parse_fault
+
+    fault, ranks = parse_fault(text), job.nproc * job.nodes
+    if fault.rank >= ranks:
+        raise UserError(f'--inject {text}: of {ranks} ranks the last is {ranks - 1}')
 
 
 def _check_devices(job: Job) -> None:

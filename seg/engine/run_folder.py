@@ -1,6 +1,8 @@
 """The run's folder: one job at a time in it, and no checkpoint of an earlier run overwritten."""
 
 import fcntl
+import os
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ from mmengine.dist import broadcast_object_list, get_rank
 from seg.engine import checkpoint
 from seg.errors import UserError
 
+_ROOM_BYTES = 1 << 16
 _held: list[Any] = []  # open lock files: the lock lives as long as the process
 
 
@@ -38,6 +41,7 @@ def claim(work_dir: str | Path, resume: bool, checkpoints: Path | None = None) -
 def _claim(work_dir: Path, resume: bool, checkpoints: Path) -> str | None:
     try:
         work_dir.mkdir(parents=True, exist_ok=True)
+        _try_to_write(work_dir)
         lock = (work_dir / '.lock').open('w')
     except OSError as error:
         return f'the run folder {work_dir} cannot be written: {error.strerror}. Choose another with --work-dir'
@@ -55,6 +59,14 @@ def _claim(work_dir: Path, resume: bool, checkpoints: Path) -> str | None:
     for folder in {work_dir, checkpoints}:
         _clear(folder)
     return None
+
+
+def _try_to_write(folder: Path) -> None:
+    """A full disk takes an empty file, and then nothing."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(_ROOM_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _clear(folder: Path) -> None:

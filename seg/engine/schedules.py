@@ -1,6 +1,7 @@
 """Schedules that fit the run they are in."""
 
 import logging
+import warnings
 from typing import Any
 
 from mmengine.optim import ReduceOnPlateauParamScheduler
@@ -37,10 +38,12 @@ def replay(runner: Any, saved: list[dict]) -> list[float]:
     """
     steps_per_epoch = len(runner.train_dataloader)
     counted = [one for one in runner.param_schedulers or [] if not isinstance(one, ReduceOnPlateauParamScheduler)]
-    for step in range(1, runner.iter + 1):
-        for scheduler in counted:
-            if not scheduler.by_epoch or step % steps_per_epoch == 0:
-                scheduler.step()
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', 'Detected call of `scheduler.step')  # the optimizer's steps have been before
+        for step in range(1, runner.iter + 1):
+            for scheduler in counted:
+                if not scheduler.by_epoch or step % steps_per_epoch == 0:
+                    scheduler.step()
     for scheduler, values in zip(runner.param_schedulers or [], saved):
         if isinstance(scheduler, ReduceOnPlateauParamScheduler):
             scheduler.load_state_dict(values)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from seg.engine import background
+from seg.engine.cli import ERROR_DIR, over_note
 
 GRACE_S = 10.0
 _WRITE_S = 120.0  # for a checkpoint that is being written
@@ -65,7 +66,7 @@ class Watchdog:
             first = self._next_signal(None)
             if first is None:
                 return
-            if self._speaks:
+            if self._speaks and not _is_over():
                 self._say(f'{_name(first)}: the run stops after the next step; it is now after {self._place}')
             heard_s = time.monotonic()
             pressed_s = heard_s if first == signal.SIGINT else 0.0
@@ -103,6 +104,11 @@ class Watchdog:
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+
+def _is_over() -> bool:
+    """Whether our launcher ends all ranks because one has failed, and says so."""
+    return ERROR_DIR in os.environ and over_note(int(os.environ.get('TORCHELASTIC_RESTART_COUNT', '0'))).exists()
 
 
 def _name(number: int) -> str:

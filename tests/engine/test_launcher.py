@@ -18,6 +18,7 @@ import pytest
 
 from seg.engine import launcher
 from seg.engine.agent import first_failure
+from seg.engine.cli import EXIT_LOST
 from seg.engine.launcher import Job, job_from, launch, rank_arguments
 from seg.errors import UserError
 
@@ -269,3 +270,31 @@ def test_what_is_wrong_is_said_once_before_any_rank_starts(tmp_path: Path) -> No
         assert message in done.stderr
         assert 'Traceback' not in done.stderr
         assert done.stdout == ''
+
+
+def failed(code: int, second_s: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(exitcode=code, timestamp=second_s, pid=7)
+
+
+def test_the_rank_that_lost_another_is_not_the_cause() -> None:
+    assert first_failure({0: failed(EXIT_LOST), 1: failed(1)})[0] == 1  # type: ignore[dict-item]
+    assert first_failure({0: failed(EXIT_LOST), 1: failed(-9, second_s=1)})[0] == 1  # type: ignore[dict-item]
+
+
+def test_the_last_line_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    hint = launcher._hint(['tools/train.py', 'c.py'], launcher.Job(2, max_restarts=1))
+    assert launcher._report(1, failed(1), hint) == 1  # type: ignore[arg-type]
+    assert launcher._report(0, failed(EXIT_LOST)) == 1  # type: ignore[arg-type]
+    assert capsys.readouterr().err.splitlines() == [
+        'rank 1 failed with exit code 1, after 1 restart; the same command with --resume goes on',
+        'rank 0 lost a rank of another machine',
+    ]
+    assert launcher._hint(['tools/test.py'], launcher.Job(2)) == ''
+    assert launcher._report(1, failed(130), hint) == 130  # type: ignore[arg-type]
+    assert capsys.readouterr().err == 'rank 1 was stopped by SIGINT\n'
+
+
+def test_a_fault_on_a_rank_that_is_not_there_is_refused_at_once() -> None:
+    launcher._check_fault('kill:rank=3', launcher.Job(2, nodes=2))
+    with pytest.raises(UserError, match='of 4 ranks the last is 3'):
+        launcher._check_fault('kill:rank=4', launcher.Job(2, nodes=2))

@@ -7,6 +7,7 @@ import pytest
 
 from seg.engine import run_folder
 from seg.errors import UserError
+from tests.drills.run import small_disk
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +64,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / 'file').touch()
     with pytest.raises(UserError, match=r'file/run cannot be written'):
         run_folder.claim(tmp_path / 'file' / 'run', resume=False)
+
+
+def test_a_full_disk_is_refused_before_the_run(tmp_path: Path) -> None:
+    with small_disk(tmp_path / 'disk', 100) as disk:
+        if disk is None:
+            pytest.skip('mounting a small disk needs root')
+        (disk / 'ballast').write_bytes(bytes(80_000))
+        with pytest.raises(UserError, match='cannot be written: No space left on device'):
+            run_folder.claim(disk / 'run', resume=False)

@@ -66,7 +66,7 @@ def ending(error: BaseException | None) -> Callable[[argparse.Namespace], None]:
         (
             RuntimeError('[pair.cc:545] Connection reset by peer. Check it.'),
             1,
-            'rank 0 lost another rank, which says why',
+            'rank 0 lost its connection to another rank',
         ),
     ],
 )
