@@ -41,10 +41,11 @@ def test_under_nohup_a_closed_terminal_is_nothing(monkeypatch: pytest.MonkeyPatc
     try:
         assert signal.SIGHUP not in stop_hook._signals()
         launcher._set_environment(launcher.Job(1), tmp_path)
+        assert os.environ['TORCHELASTIC_SIGNALS_TO_HANDLE'] == 'SIGTERM,SIGINT,SIGQUIT'
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert signal.SIGHUP in stop_hook._signals()
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert os.environ['TORCHELASTIC_SIGNALS_TO_HANDLE'] == 'SIGTERM,SIGINT,SIGQUIT'
-    assert signal.SIGHUP in stop_hook._signals()
 
 
 def test_a_signal_to_one_rank(start: Callable[..., Run]) -> None:  # noqa: F811
