@@ -30,7 +30,8 @@ MODELS = _child(
     *('models.segmentor', 'models.unet', 'models.preprocessor', 'models.norm'),
     *(f'models.losses.{loss}' for loss in LOSSES),
 )
-MODEL_WRAPPERS = _child('model_wrapper', upstream.MODEL_WRAPPERS, 'engine.ddp', 'engine.data_parallel', 'engine.fsdp')
+WRAPPERS = ('ddp', 'data_parallel', 'fsdp')
+MODEL_WRAPPERS = _child('model_wrapper', upstream.MODEL_WRAPPERS, *(f'engine.wrappers.{kind}' for kind in WRAPPERS))
 WEIGHT_INITIALIZERS = _child('weight initializer', upstream.WEIGHT_INITIALIZERS)
 
 OPTIMIZERS = _child('optimizer', upstream.OPTIMIZERS)

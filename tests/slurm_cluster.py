@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from seg.engine.launcher import free_port
+from seg.engine.processes.launcher import free_port
 
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'srun', 'sbatch', 'scontrol', 'scancel')
 CONFIG = """

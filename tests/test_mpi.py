@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from tests.tiny import make_data, tiny_config
 
 REPO = Path(__file__).resolve().parents[1]

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from seg.engine import checkpoint
-from seg.engine.launcher import free_port
+from seg.engine.processes.launcher import free_port
+from seg.engine.state import checkpoint
 from tests.tiny import make_data, tiny_config
 
 TOOL = Path(__file__).resolve().parents[1] / 'tools' / 'train.py'

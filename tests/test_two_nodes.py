@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seg.engine import checkpoint
-from seg.engine.launcher import free_port
-from seg.engine.peers import SILENCE_S
+from seg.engine.processes.launcher import free_port
+from seg.engine.processes.peers import SILENCE_S
+from seg.engine.state import checkpoint
 from tests.tiny import make_data, tiny_config
 from tests.two_nodes import TwoNodes, missing
 

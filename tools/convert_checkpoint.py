@@ -21,7 +21,7 @@ def parser_for_convert() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    from seg.engine.convert import convert
+    from seg.engine.state.convert import convert
 
     convert(Path(args.source), Path(args.target))
 

@@ -5,4 +5,4 @@ set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-exec "${PYTHON:-python}" -m seg.engine.launcher test "$@"
+exec "${PYTHON:-python}" -m seg.engine.processes.launcher test "$@"

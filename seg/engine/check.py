@@ -18,9 +18,9 @@ from mmengine.config import Config
 from mmengine.dist import broadcast_object_list, get_rank, get_world_size
 from torch import Tensor
 
-from seg.engine import checkpoint
 from seg.engine.evaluate import LossMeter
 from seg.engine.runner import SegRunner
+from seg.engine.state import checkpoint
 from seg.engine.step import unwrap
 from seg.evaluation.confusion import count_pairs, scores_from_matrix
 from seg.models.labels import IGNORE_INDEX, shrink_labels

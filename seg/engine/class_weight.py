@@ -11,9 +11,9 @@ from mmengine.config import Config
 from mmengine.dist import broadcast_object_list, get_rank
 
 from seg.datasets.loading import LoadAnnotations
-from seg.engine import checkpoint
-from seg.engine.first_rank import read_on_first
-from seg.engine.stored_run import seg_meta
+from seg.engine.state import checkpoint
+from seg.engine.state.first_rank import read_on_first
+from seg.engine.state.stored_run import seg_meta
 from seg.errors import UserError
 from seg.registry import DATASETS
 

@@ -19,11 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from seg.engine import background, slurm_warning
+from seg.engine.processes import slurm_warning
+from seg.engine.state import background
 from seg.errors import RunError, UserError
 
 EXIT_ERROR, EXIT_USER, EXIT_INTERRUPTED = 1, 2, 130
 EXIT_LOST = 3  # between a rank and our launcher only: another rank is gone, which is not this one's failure
+LAUNCHER_PID = 'SEG_LAUNCHER_PID'  # set by our launcher: the ranks watch this process
 ERROR_DIR = 'SEG_ERROR_DIR'  # set by our launcher: a folder where the ranks of one machine note what has been said
 _WAIT_S = 8.0  # ranks of a busy machine come to a fault seconds apart
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # full, a full quota, read-only

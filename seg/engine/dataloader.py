@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from seg.datasets.collate import collate
 from seg.datasets.sampler import EvalBatchSampler, GlobalBatchSampler
 from seg.datasets.seeding import SeededDataset
-from seg.engine import run_folder
+from seg.engine.state import run_folder
 from seg.errors import UserError
 from seg.registry import DATASETS, FUNCTIONS
 

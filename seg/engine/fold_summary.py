@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seg.datasets.folds import parse_fold
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.errors import UserError
 from seg.visualization.curves import Series, find_scalars, read_series
 

@@ -21,11 +21,11 @@ from seg.datasets.gate.sources import PARTS, Source, find_sources
 from seg.datasets.gate.stamps import names_and_sizes, stat_files
 from seg.datasets.gate.summary import SetSummary
 from seg.datasets.pairs import search_once
-from seg.engine.cores import usable_cores
 from seg.engine.dataloader import init_worker
 from seg.engine.gate_advice import advise
 from seg.engine.gate_nodes import Verdict, once_a_node
 from seg.engine.input_fit import check_fit
+from seg.engine.processes.cores import usable_cores
 from seg.errors import UserError
 
 _KEYS = ('max_seconds', 'full')

@@ -14,8 +14,8 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from seg.engine.precision import autocast, precision_name
-from seg.engine.sharded_state import cut_optimizer_state
-from seg.engine.zero import shard_optimizer
+from seg.engine.wrappers.sharded_state import cut_optimizer_state
+from seg.engine.wrappers.zero import shard_optimizer
 from seg.errors import UserError
 from seg.registry import OPTIM_WRAPPERS
 
@@ -27,7 +27,7 @@ class OptimWrapper(UpstreamOptimWrapper):
     `accumulative_counts` micro-batches make one step. `clip_grad` is MMEngine's: `dict(max_norm=1.0)` or
     `dict(type='value', clip_value=0.5)`. `skip_nonfinite` leaves out up to so many steps whose loss is not finite, where
     0 stops the run; to know, the device is waited for at each step. `zero` spreads the optimizer's state over the ranks
-    (`seg.engine.zero`).
+    (`seg.engine.wrappers.zero`).
     """
 
     precision = 'fp32'

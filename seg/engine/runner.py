@@ -13,12 +13,14 @@ from mmengine.dist import broadcast_object_list, get_dist_info
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from seg.engine import checkpoint, compiling, fsdp, nonfinite, pretrained, randomness, resume, schedules, step, wrapping
+from seg.engine import nonfinite, randomness, schedules, step
 from seg.engine.dataloader import shut_down_workers
 from seg.engine.hooks.logger_hook import LoggerHook
 from seg.engine.hooks.stop_hook import StopHook
 from seg.engine.optim import OptimWrapper
-from seg.engine.sharded_state import gathered
+from seg.engine.state import checkpoint, pretrained, resume
+from seg.engine.wrappers import compiling, fsdp, wrapping
+from seg.engine.wrappers.sharded_state import gathered
 from seg.registry import RUNNERS
 
 # What a run has without being asked. A config's `default_hooks` replaces them by name; None drops one.
@@ -93,7 +95,7 @@ class SegRunner(Runner):
     # -- building -------------------------------------------------------------------------------------------------
 
     def setup_env(self, env_cfg: dict) -> None:
-        """The process group and the threads are set up before the Runner (`seg.engine.launch`); what is left is here."""
+        """What is left of it: `seg.engine.processes.launch` sets up the process group and the threads before the Runner."""
         torch.backends.cudnn.benchmark = bool(env_cfg.get('cudnn_benchmark', False))
         self._rank, self._world_size = get_dist_info()
         self._distributed = self._world_size > 1

@@ -10,10 +10,10 @@ from mmengine.config import Config
 from mmengine.dist import get_rank
 
 from seg.config import load_config
-from seg.engine import checkpoint
 from seg.engine.class_weight import fill_from_checkpoint
-from seg.engine.launch import setup_process
+from seg.engine.processes.launch import setup_process
 from seg.engine.runner import SegRunner
+from seg.engine.state import checkpoint
 from seg.errors import UserError
 
 _TRAINING_KEYS = (

@@ -10,15 +10,16 @@ from mmengine.config import Config
 from mmengine.dist import get_rank
 
 from seg.config import load_for_training
-from seg.engine import continuation, gate, restart, run_folder
+from seg.engine import gate
 from seg.engine.check import check_run
 from seg.engine.class_weight import fill_class_weights
 from seg.engine.folds import apply_fold
 from seg.engine.hooks.inject_hook import parse_fault
-from seg.engine.launch import leave_together, setup_process
 from seg.engine.precision import DTYPES, default_amp
+from seg.engine.processes.launch import leave_together, setup_process
 from seg.engine.report import write_report
 from seg.engine.runner import SegRunner
+from seg.engine.state import continuation, restart, run_folder
 
 
 @dataclass

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seg.config import from_plain, load_config
-from seg.engine import checkpoint
-from seg.engine.stored_run import precision_of, seg_meta
+from seg.engine.state import checkpoint
+from seg.engine.state.stored_run import precision_of, seg_meta
 from seg.errors import UserError
 from seg.registry import DATASETS
 from seg.visualization.overlay import palette_of

@@ -124,9 +124,9 @@ def test_what_is_needed_and_annotated() -> None:
 
 
 def test_classes_of_ours_that_pass_on_to_mmengine_and_torch() -> None:
-    from seg.engine.ddp import DistributedDataParallel
     from seg.engine.hooks.early_stopping_hook import EarlyStoppingHook
     from seg.engine.loops import IterBasedTrainLoop
+    from seg.engine.wrappers.ddp import DistributedDataParallel
     from seg.models.losses.dice import DiceLoss
     from seg.visualization.visualizer import SegVisualizer
 

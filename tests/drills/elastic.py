@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from tests.drills import marks
 from tests.drills.run import ranks_among, start_real
 from tests.tiny import make_data, tiny_config

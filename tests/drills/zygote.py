@@ -1,9 +1,9 @@
 """Launchers and ranks in a fraction of a second: forked from a process that has imported everything, in the place of new
 ones whose imports would cost more than the drill.
 
-`start(arguments, environment, log)` is `python -m seg.engine.launcher train *arguments`. Launcher and ranks are the usual
-family: the launcher leads a session, its ranks lead theirs, and they die and are reaped as ever. One zygote is kept for
-the session of tests; it ends when its socket to pytest closes.
+`start(arguments, environment, log)` is `python -m seg.engine.processes.launcher train *arguments`. Launcher and ranks are
+the usual family: the launcher leads a session, its ranks lead theirs, and they die and are reaped as ever. One zygote is
+kept for the session of tests; it ends when its socket to pytest closes.
 """
 
 import atexit
@@ -128,8 +128,8 @@ def _import_all() -> None:
     from mmengine.registry import Registry
     from PIL import Image
 
-    import seg.engine.agent
-    import seg.engine.launcher
+    import seg.engine.processes.agent
+    import seg.engine.processes.launcher
     import seg.engine.train  # noqa: F401
     from seg import registry
 
@@ -149,7 +149,7 @@ def _become_launcher(arguments: list[str], environment: dict[str, str], log: str
     os.dup2(output, 2)
     os.closerange(3, 256)
     SubprocessHandler._popen = lambda self, args, env: _Rank(list(args), env)  # type: ignore[assignment]
-    _run_as_main('seg.engine.launcher', ['train', *arguments])
+    _run_as_main('seg.engine.processes.launcher', ['train', *arguments])
 
 
 class _Rank:

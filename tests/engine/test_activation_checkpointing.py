@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seg.engine.activation_checkpointing import turn_on_activation_checkpointing
+from seg.engine.wrappers.activation_checkpointing import turn_on_activation_checkpointing
 from seg.errors import UserError
 from seg.models.unet import UNet
 

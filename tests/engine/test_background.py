@@ -9,8 +9,8 @@ import pytest
 import torch
 from mmengine.hooks import Hook
 
-from seg.engine import checkpoint
-from seg.engine.background import BackgroundTask
+from seg.engine.state import checkpoint
+from seg.engine.state.background import BackgroundTask
 from seg.engine.train import train
 from seg.registry import HOOKS
 from tests.tiny import make_data, tiny_config

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.errors import UserError
 
 

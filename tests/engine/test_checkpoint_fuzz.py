@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.errors import UserError
 
 TRIES = int(os.environ.get('SEG_FUZZ', 300))

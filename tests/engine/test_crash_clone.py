@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from seg.engine import checkpoint
 from seg.engine.hooks.checkpoint_hook import CheckpointHook
-from seg.engine.resume import newest_good
+from seg.engine.state import checkpoint
+from seg.engine.state.resume import newest_good
 
 SAVES = 5
 

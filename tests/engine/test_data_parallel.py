@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from seg.engine import step
-from seg.engine.data_parallel import DataParallel
 from seg.engine.optim import OptimWrapper
 from seg.engine.train import build_runner
-from seg.engine.wrapping import wrap_model
+from seg.engine.wrappers.data_parallel import DataParallel
+from seg.engine.wrappers.wrapping import wrap_model
 from seg.errors import UserError
 from seg.models.segmentor import Segmentor
 from tests.ranks import run_ranks

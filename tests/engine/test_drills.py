@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from tests.drills.run import Run, small_disk, start_real
 
 EACH_STEP = {'default_hooks.checkpoint': dict(type='CheckpointHook', interval=1)}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seg.engine import checkpoint, restart
-from seg.engine.launcher import LAUNCHED_S
+from seg.engine.processes.launcher import LAUNCHED_S
+from seg.engine.state import checkpoint, restart
 from tests.drills import elastic, marks, zygote
 
 STEPS = 24

@@ -15,7 +15,7 @@ from mmengine.dist import get_rank
 from mmengine.hooks import Hook
 
 from seg import registry
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.engine.train import train
 from seg.registry import HOOKS
 from tests.ranks import run_ranks

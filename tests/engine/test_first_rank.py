@@ -7,8 +7,8 @@ import pytest
 import torch
 from mmengine.dist import get_rank
 
-from seg.engine import checkpoint
-from seg.engine.first_rank import read_on_first
+from seg.engine.state import checkpoint
+from seg.engine.state.first_rank import read_on_first
 from seg.errors import UserError
 from tests.engine.test_exact_resume import assert_equal
 from tests.ranks import run_ranks

@@ -16,16 +16,16 @@ from seg.config_schema.sections import sections
 from seg.datasets.collate import collate
 from seg.datasets.sampler import GlobalBatchSampler
 from seg.engine import step
-from seg.engine.activation_checkpointing import turn_on_activation_checkpointing
-from seg.engine.compiling import compile_network
-from seg.engine.ddp import DistributedDataParallel
-from seg.engine.fsdp import FullyShardedDataParallel
 from seg.engine.hooks.checkpoint_hook import CheckpointHook
 from seg.engine.hooks.histogram_hook import HistogramHook
 from seg.engine.hooks.verify_hook import VerifyHook
 from seg.engine.optim import AmpOptimWrapper, OptimWrapper
-from seg.engine.sharded_state import gathered
-from seg.engine.wrapping import wrap_model
+from seg.engine.wrappers.activation_checkpointing import turn_on_activation_checkpointing
+from seg.engine.wrappers.compiling import compile_network
+from seg.engine.wrappers.ddp import DistributedDataParallel
+from seg.engine.wrappers.fsdp import FullyShardedDataParallel
+from seg.engine.wrappers.sharded_state import gathered
+from seg.engine.wrappers.wrapping import wrap_model
 from seg.errors import UserError
 from seg.models.segmentor import Segmentor
 from tests.engine.test_step import ACCUMULATED, assert_same_run, sample, train

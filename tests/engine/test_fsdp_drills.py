@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from tests.drills.run import Run
 from tests.engine.test_drills import start  # noqa: F401, a fixture
 

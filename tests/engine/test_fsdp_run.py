@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from seg.engine import checkpoint, resume
 from seg.engine.check import check_run
-from seg.engine.convert import convert
-from seg.engine.launch import setup_process
+from seg.engine.processes.launch import setup_process
+from seg.engine.state import checkpoint, resume
+from seg.engine.state.convert import convert
 from seg.engine.test import evaluate
 from seg.engine.train import train
 from seg.errors import UserError

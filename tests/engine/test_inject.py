@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seg.engine.faults import KINDS, PHASES, Fault, parse_fault
-from seg.engine.launcher import launcher_parser
+from seg.engine.processes.launcher import launcher_parser
 from seg.engine.train import train
 from seg.errors import UserError
 from tests.tiny import make_data, tiny_config

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from seg.engine import cores, slurm_warning
-from seg.engine.launch import (
+from seg.engine.processes import cores, slurm_warning
+from seg.engine.processes.launch import (
     DevicePlan,
     World,
     device_plan,
@@ -20,7 +20,7 @@ from seg.engine.launch import (
     setup_process,
     slurm_address,
 )
-from seg.engine.launcher import free_port
+from seg.engine.processes.launcher import free_port
 from seg.errors import UserError
 from tests.ranks import run_ranks
 

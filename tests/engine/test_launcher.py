@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from seg.engine import launcher
-from seg.engine.agent import first_failure
 from seg.engine.cli import EXIT_LOST
-from seg.engine.launcher import Job, job_from, launch, rank_arguments
+from seg.engine.processes import launcher
+from seg.engine.processes.agent import first_failure
+from seg.engine.processes.launcher import Job, job_from, launch, rank_arguments
 from seg.errors import UserError
 
-REPO = Path(launcher.__file__).resolve().parents[2]
+REPO = Path(launcher.__file__).resolve().parents[3]
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -176,7 +176,7 @@ def test_the_cause_is_told_from_its_consequences(codes_and_times: dict[int, tupl
 
 GROUP = """
 import os, sys, time, torch, torch.distributed as dist
-from seg.engine.launch import setup_process
+from seg.engine.processes.launch import setup_process
 setup_process('pytorch')
 total = torch.ones(1)
 dist.all_reduce(total)
@@ -187,7 +187,7 @@ time.sleep(120)
 
 def test_two_run_at_once_and_a_killed_one_takes_only_its_own_ranks_along(tmp_path: Path) -> None:
     (tmp_path / 'group.py').write_text(GROUP)
-    driver = 'import sys; from seg.engine.launcher import *; sys.exit(launch(sys.argv[1:], Job(2)))'
+    driver = 'import sys; from seg.engine.processes.launcher import *; sys.exit(launch(sys.argv[1:], Job(2)))'
     environment = {**os.environ, 'PYTHONPATH': str(REPO), 'TMPDIR': str(tmp_path)}
     parents, folders = [], [tmp_path / 'one', tmp_path / 'two']
     for folder in folders:

@@ -11,9 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from seg.engine import meeting, network
-from seg.engine.launcher import free_port
-from seg.engine.meeting import Meeting, meet
+from seg.engine.processes import meeting, network
+from seg.engine.processes.launcher import free_port
+from seg.engine.processes.meeting import Meeting, meet
 from seg.errors import UserError
 
 
@@ -131,7 +131,8 @@ def test_an_address_is_known_by_its_interface() -> None:
 
 @pytest.mark.parametrize('address', ['10.9.8.7', 'fd00:77::1'])
 def test_second_addresses_and_ipv6_too(run_in_namespace: Callable[[str, str], str], address: str) -> None:
-    assert run_in_namespace(address, f'from seg.engine.network import *; print(interface_of("{address}"))') == 'net7'
+    script = f'from seg.engine.processes.network import *; print(interface_of("{address}"))'
+    assert run_in_namespace(address, script) == 'net7'
 
 
 @pytest.fixture

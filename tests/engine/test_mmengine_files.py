@@ -11,8 +11,8 @@ from mmengine.logging import HistoryBuffer, MessageHub
 from mmengine.optim import CosineAnnealingLR, OptimWrapper
 from mmengine.runner import save_checkpoint
 
-from seg.engine import checkpoint
 from seg.engine.cli import parser_for_train
+from seg.engine.state import checkpoint
 from seg.engine.test import evaluate
 from seg.engine.train import run_training, train
 from seg.errors import UserError

@@ -10,7 +10,7 @@ import torch
 from mmengine.config import Config
 from mmengine.hooks import Hook
 
-from seg.engine import checkpoint, continuation
+from seg.engine.state import checkpoint, continuation
 from seg.engine.train import train
 from seg.errors import UserError
 from seg.registry import HOOKS

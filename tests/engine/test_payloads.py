@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from seg.engine import checkpoint, continuation
+from seg.engine.state import checkpoint, continuation
 from seg.engine.test import evaluate
 from seg.engine.train import build_runner, train
 from seg.errors import UserError

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seg.engine import peers
+from seg.engine.processes import peers
 
 # The thread that watches ends here where a real one would take its process along.
 pytestmark = pytest.mark.filterwarnings('ignore::pytest.PytestUnhandledThreadExceptionWarning')

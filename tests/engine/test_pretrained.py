@@ -8,7 +8,7 @@ import pytest
 import torch
 from mmengine.runner import CheckpointLoader
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.engine.train import build_runner
 from seg.errors import UserError
 from tests.tiny import make_data, tiny_config

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seg.engine import run_folder
+from seg.engine.state import run_folder
 from seg.errors import UserError
 from tests.drills.run import small_disk
 

@@ -20,10 +20,10 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from seg.engine import checkpoint, sharded_checkpoint
 from seg.engine.hooks.checkpoint_hook import CheckpointHook
-from seg.engine.resume import newest_good
-from seg.engine.sharded_state import gathered
+from seg.engine.state import checkpoint, sharded_checkpoint
+from seg.engine.state.resume import newest_good
+from seg.engine.wrappers.sharded_state import gathered
 from seg.errors import UserError
 from tests.engine.test_exact_resume import assert_equal
 from tests.ranks import run_ranks

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from seg.engine import slurm_warning
 from seg.engine.hooks.stop_hook import StopHook
+from seg.engine.processes import slurm_warning
 
 
 @pytest.fixture(autouse=True)

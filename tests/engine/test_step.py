@@ -17,8 +17,8 @@ from torch import Tensor
 from seg.datasets.collate import collate
 from seg.datasets.sampler import GlobalBatchSampler
 from seg.engine import step
-from seg.engine.ddp import DistributedDataParallel
 from seg.engine.optim import OptimWrapper
+from seg.engine.wrappers.ddp import DistributedDataParallel
 from seg.models.segmentor import Segmentor
 from tests.ranks import run_ranks
 

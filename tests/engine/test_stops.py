@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seg.engine import launcher
 from seg.engine.hooks import stop_hook
-from seg.engine.watchdog import SAME_PRESS_S
+from seg.engine.processes import launcher
+from seg.engine.processes.watchdog import SAME_PRESS_S
 from tests.drills.run import Run
 from tests.engine.test_drills import newest, slow_images, start  # noqa: F401, a fixture
 

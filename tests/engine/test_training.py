@@ -11,8 +11,8 @@ import torch
 from mmengine.hooks import Hook
 
 from seg.config import from_plain
-from seg.engine import checkpoint
 from seg.engine.class_weight import fill_from_checkpoint
+from seg.engine.state import checkpoint
 from seg.engine.step import unwrap
 from seg.engine.test import evaluate
 from seg.engine.train import TrainResult, build_runner, train
@@ -320,7 +320,7 @@ def test_the_network_is_compiled_in_place(
         graphs.append(graph)
         return graph.forward
 
-    monkeypatch.setattr('seg.engine.compiling.BACKEND', backend)
+    monkeypatch.setattr('seg.engine.wrappers.compiling.BACKEND', backend)
     result = run(data, tmp_path / 'compiled', compile=True, **options)
     assert graphs
     plain = run(data, tmp_path / 'plain')

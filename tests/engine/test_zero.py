@@ -11,11 +11,12 @@ from torch import nn
 
 from seg.datasets.collate import collate
 from seg.datasets.sampler import GlobalBatchSampler
-from seg.engine import checkpoint, step
-from seg.engine.ddp import DistributedDataParallel
+from seg.engine import step
 from seg.engine.optim import AmpOptimWrapper, OptimWrapper
+from seg.engine.state import checkpoint
 from seg.engine.train import train
-from seg.engine.zero import ShardedOptimizer
+from seg.engine.wrappers.ddp import DistributedDataParallel
+from seg.engine.wrappers.zero import ShardedOptimizer
 from seg.errors import UserError
 from seg.models.segmentor import Segmentor
 from tests.engine.test_exact_resume import assert_equal

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.registry import MODELS
 
 PALETTE = [[0, 0, 0], [255, 0, 0], [0, 255, 0], [0, 0, 255]]

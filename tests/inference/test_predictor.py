@@ -9,7 +9,7 @@ from mmengine.config import Config
 from PIL import Image
 
 from seg import Predictor
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.engine.test import evaluate
 from seg.engine.train import train
 from seg.errors import UserError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from mmengine.config import Config
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.errors import UserError
 from seg.inference.device import choose_device, usable_precision
 from seg.inference.predictor import Predictor

@@ -18,8 +18,8 @@ from projects.mnist_convnet.accuracy import Accuracy
 from projects.mnist_convnet.dataset import MnistDataset, read_idx
 from projects.mnist_convnet.model import MnistConvNet
 from seg.config import load_config, parse_options
-from seg.engine import checkpoint
-from seg.engine.launcher import Job, job_from
+from seg.engine.processes.launcher import Job, job_from
+from seg.engine.state import checkpoint
 from seg.engine.test import evaluate
 from seg.engine.train import train
 from seg.errors import UserError

@@ -127,7 +127,7 @@ def test_a_rank_ends_after_its_checkpoint_and_whatever_pools_are_left(tmp_path: 
         'from concurrent.futures import ThreadPoolExecutor\n'
         'from pathlib import Path\n'
         'import torch.distributed as dist\n'
-        'from seg.engine.background import BackgroundTask\n'
+        'from seg.engine.state.background import BackgroundTask\n'
         'from seg.engine.cli import main, parser_for_train\n'
         'def run(args):\n'
         '    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)\n'
@@ -220,7 +220,7 @@ def shell(tmp_path: Path) -> Callable[..., str]:
 @pytest.mark.parametrize('tool', ['train', 'test'])
 def test_dist_scripts_hand_on_what_they_get_from_any_folder(shell: Callable[..., str], tool: str) -> None:
     given = ['my config.py', 'c.pth', '2', '--work-dir', 'a  b', '--cfg-options', "x=['1 2']"]
-    expected = ['fake python', '-m', 'seg.engine.launcher', tool, *given, 'PYTHONPATH=TMP/a link']
+    expected = ['fake python', '-m', 'seg.engine.processes.launcher', tool, *given, 'PYTHONPATH=TMP/a link']
     assert shell(f'dist_{tool}.sh', *given).splitlines() == expected
     assert shell(f'dist_{tool}.sh', PYTHONPATH='/other').splitlines()[-1] == 'PYTHONPATH=TMP/a link:/other'
 

@@ -12,9 +12,9 @@ import torch
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as UpstreamCheckpointHook
 
-from seg.engine import checkpoint, sharded_checkpoint
-from seg.engine.background import BackgroundTask
-from seg.engine.fsdp import is_fully_sharded
+from seg.engine.state import checkpoint, sharded_checkpoint
+from seg.engine.state.background import BackgroundTask
+from seg.engine.wrappers.fsdp import is_fully_sharded
 from seg.errors import RunError, UserError
 from seg.registry import HOOKS
 

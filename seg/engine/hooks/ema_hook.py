@@ -6,8 +6,8 @@ from mmengine.hooks import EMAHook as UpstreamEMAHook
 from mmengine.registry import MODELS
 from torch import nn
 
-from seg.engine.fsdp import is_fully_sharded
-from seg.engine.sharded_state import take_whole_tensors
+from seg.engine.wrappers.fsdp import is_fully_sharded
+from seg.engine.wrappers.sharded_state import take_whole_tensors
 from seg.registry import HOOKS
 
 

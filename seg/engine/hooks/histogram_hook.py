@@ -7,7 +7,7 @@ from mmengine.hooks import Hook
 from torch import Tensor
 from torch.optim import Optimizer
 
-from seg.engine.fsdp import refuse
+from seg.engine.wrappers.fsdp import refuse
 from seg.errors import UserError
 from seg.registry import HOOKS
 

@@ -7,7 +7,7 @@ from typing import Any
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.registry import HOOKS
 
 

@@ -10,9 +10,9 @@ import torch
 from mmengine.dist import get_rank, get_world_size
 from mmengine.hooks import Hook
 
-from seg.engine import slurm_warning
-from seg.engine.stall import QUIET_S, StallWatch
-from seg.engine.watchdog import SAME_PRESS_S, Watchdog
+from seg.engine.processes import slurm_warning
+from seg.engine.processes.stall import QUIET_S, StallWatch
+from seg.engine.processes.watchdog import SAME_PRESS_S, Watchdog
 from seg.registry import HOOKS
 
 
@@ -32,7 +32,7 @@ class StopHook(Hook):
 
     The agreement is one number over gloo, sent while a step computes and read before the next one ends, so it never
     waits for the device's stream. Exit codes are 128 + the signal's number. What hangs after a signal is ended after 10 s.
-    Where nothing moves for `quiet_s` seconds the log says which rank is missing (`seg.engine.stall`).
+    Where nothing moves for `quiet_s` seconds the log says which rank is missing (`seg.engine.processes.stall`).
     """
 
     priority = 'VERY_LOW'

@@ -11,8 +11,9 @@ from mmengine.hooks import Hook
 from torch import Tensor
 
 from seg.datasets.bad_files import REPLACED
-from seg.engine import rng, step
-from seg.engine.fsdp import refuse
+from seg.engine import step
+from seg.engine.state import rng
+from seg.engine.wrappers.fsdp import refuse
 from seg.registry import HOOKS
 
 

@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
-from seg.engine import checkpoint
-from seg.engine.dcp_table import PlainReader, RememberingWriter
-from seg.engine.sharded_state import filled, outline_of, places
+from seg.engine.state import checkpoint_file
+from seg.engine.state.dcp_table import PlainReader, RememberingWriter
+from seg.engine.wrappers.sharded_state import filled, outline_of, places
 from seg.errors import RunError, UserError
 
 SUFFIX = '.dcp'
@@ -33,7 +33,7 @@ _CHUNK_BYTES = 1 << 24
 
 
 def save(state: dict, path: Path, group: Any) -> None:
-    """Write `state`, of which each rank has its pieces, to the folder `path`, as `checkpoint.save` does a file.
+    """Write `state`, of which each rank has its pieces, to the folder `path`, as `checkpoint_file.save` does a file.
 
     Every rank of `group` must call it, and `path` must be one folder to all of them. RunError on every rank, with the
     first cause, where a rank could not write.
@@ -66,16 +66,16 @@ def _empty_folder(folder: Path) -> None:
 
 
 def _finish(outline: dict, temporary: Path, path: Path) -> None:
-    checkpoint.save(outline, temporary / OUTLINE)
+    checkpoint_file.save(outline, temporary / OUTLINE)
     put_in_place(temporary, path)
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
     """Give a whole folder its name. One of that name goes first: for a moment there is only the checkpoint before it."""
-    checkpoint.sync_folder(temporary)
+    checkpoint_file.sync_folder(temporary)
     remove(path)
     temporary.rename(path)
-    checkpoint.sync_folder(path.parent)
+    checkpoint_file.sync_folder(path.parent)
 
 
 def remove(path: Path) -> None:
@@ -145,7 +145,7 @@ def load_outline(path: Path) -> dict:
     """
     if not (path / OUTLINE).is_file():
         raise UserError(f'{path} is damaged or not a checkpoint: it has no {OUTLINE}')
-    state = checkpoint.load(path / OUTLINE)
+    state = checkpoint_file.load(path / OUTLINE)
     pieces = state.get(PIECES)
     files = pieces.get('files') if isinstance(pieces, dict) else None
     if not isinstance(files, dict):

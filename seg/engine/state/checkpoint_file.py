@@ -16,8 +16,6 @@ import torch
 
 from seg.errors import UserError
 
-_STEP_FILE = re.compile(r'(?:epoch|iter)_(\d+)\.(?:pth|dcp)')
-
 
 def save(checkpoint: dict, path: str | Path) -> None:
     """Write `checkpoint` to `path` so that a crash leaves either the old file or the new one: temporary file, fsync,
@@ -56,16 +54,13 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def load(path: str | Path, map_location: Any = 'cpu', trust: bool = False, outline: bool = False) -> dict:
-    """The checkpoint in `path`, a file, or a folder as FSDP writes it; tensors on `map_location`.
+def load(path: str | Path, map_location: Any = 'cpu', trust: bool = False) -> dict:
+    """The checkpoint in the file `path`, tensors on `map_location`.
 
-    With `outline`, a folder's tensors in pieces have shapes and no numbers (`seg.engine.sharded_checkpoint`).
     `trust` allows a file to hold any Python object, whose loading runs code: for MMEngine's own old files.
     Raises UserError when the file is missing, damaged, not a checkpoint, or holds more than plain types.
     """
     path = Path(path)
-    if path.is_dir():
-        return _load_folder(path, outline)
     if not path.is_file():
         raise UserError(f'no checkpoint file at {path}')
     _verify(path)
@@ -78,13 +73,6 @@ def load(path: str | Path, map_location: Any = 'cpu', trust: bool = False, outli
     if not isinstance(checkpoint, dict):
         raise UserError(f'{path} holds a {type(checkpoint).__name__}; expected a checkpoint or a state dict')
     return checkpoint
-
-
-def _load_folder(path: Path, outline: bool) -> dict:
-    from seg.engine import sharded_checkpoint  # which builds on this module
-
-    state = sharded_checkpoint.load_outline(path)
-    return state if outline else sharded_checkpoint.fill(state, path)
 
 
 def _verify(path: Path) -> None:
@@ -121,17 +109,6 @@ def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def by_age(work_dir: str | Path) -> list[Path]:
-    """The step checkpoints (`epoch_N.pth`, `iter_N.pth`, and FSDP's folders `.dcp`) of a run, newest first."""
-    files = [path for path in Path(work_dir).glob('*_*.*') if _STEP_FILE.fullmatch(path.name)]
-    return sorted(files, key=lambda path: (path.stat().st_mtime_ns, _step(path)), reverse=True)
-
-
-def _step(path: Path) -> int:
-    match = _STEP_FILE.fullmatch(path.name)
-    return int(match.group(1)) if match else -1
 
 
 def plain(value: Any, key: str = 'checkpoint') -> Any:

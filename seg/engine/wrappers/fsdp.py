@@ -18,9 +18,9 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
-from seg.engine.activation_checkpointing import matching_modules
 from seg.engine.precision import DTYPES, precision_name
-from seg.engine.sharded_state import take_whole_tensors
+from seg.engine.wrappers.activation_checkpointing import matching_modules
+from seg.engine.wrappers.sharded_state import take_whole_tensors
 from seg.errors import UserError
 from seg.registry import MODEL_WRAPPERS
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from seg.errors import UserError
 
+DEFAULT_PORT = 29500  # torch's and OpenMMLab's
 _SIOCGIFCONF = 0x8912  # Linux: all IPv4 addresses of this machine, with their interfaces
 _IFREQ_BYTES, _MOST_ADDRESSES = 40, 1024
 

@@ -8,9 +8,9 @@ from mmengine.device import get_device
 from mmengine.dist import get_world_size
 from torch import nn
 
-from seg.engine import fsdp
-from seg.engine.activation_checkpointing import turn_on_activation_checkpointing
-from seg.engine.data_parallel import wrap_data_parallel
+from seg.engine.wrappers import fsdp
+from seg.engine.wrappers.activation_checkpointing import turn_on_activation_checkpointing
+from seg.engine.wrappers.data_parallel import wrap_data_parallel
 from seg.errors import UserError
 from seg.models.norm import convert_sync_batchnorm
 from seg.registry import MODEL_WRAPPERS

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from seg.engine.network import is_loopback, resolve
+from seg.engine.processes.network import is_loopback, resolve
 from seg.errors import UserError
 
 TIMEOUT = 'MEETING_TIMEOUT'  # in the environment: seconds

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from seg.engine import checkpoint
-from seg.engine.launcher import LAUNCHED_S
+from seg.engine.processes.launcher import LAUNCHED_S
+from seg.engine.state import checkpoint
 
 
 def restarted() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mmengine.dist import broadcast_object_list, get_rank
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.errors import UserError
 
 _ROOM_BYTES = 1 << 16

@@ -9,10 +9,11 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.dist import get_rank, get_world_size
 
-from seg.engine import checkpoint, fsdp, resume
-from seg.engine.first_rank import read_on_first
-from seg.engine.run_folder import checkpoint_folder
-from seg.engine.stored_run import check_counts, seg_meta
+from seg.engine.state import checkpoint, resume
+from seg.engine.state.first_rank import read_on_first
+from seg.engine.state.run_folder import checkpoint_folder
+from seg.engine.state.stored_run import check_counts, seg_meta
+from seg.engine.wrappers import fsdp
 from seg.errors import UserError
 
 Found = tuple[Path, dict]

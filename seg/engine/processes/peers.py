@@ -14,7 +14,7 @@ import threading
 from typing import Any
 
 from seg.engine.cli import EXIT_ERROR
-from seg.engine.network import resolve
+from seg.engine.processes.network import resolve
 
 _IDLE_S, _EVERY_S, _TIMES = 5, 5, 4  # given up after 25 s without an answer
 SILENCE_S = _IDLE_S + _EVERY_S * _TIMES

@@ -19,11 +19,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from seg.engine import peers, slurm_warning
-from seg.engine.cores import threads_per_process, usable_cores
-from seg.engine.launcher import DEFAULT_PORT, LAUNCHER_PID
-from seg.engine.meeting import Meeting, meet, meet_in_store
-from seg.engine.network import address_towards, choose_gloo_interface, interface_of
+from seg.engine.cli import LAUNCHER_PID
+from seg.engine.processes import peers, slurm_warning
+from seg.engine.processes.cores import threads_per_process, usable_cores
+from seg.engine.processes.meeting import Meeting, meet, meet_in_store
+from seg.engine.processes.network import DEFAULT_PORT, address_towards, choose_gloo_interface, interface_of
 from seg.errors import UserError
 
 _WATCH_S = 1.0

@@ -4,8 +4,8 @@ import logging
 
 from torch import nn
 
-from seg.engine.fsdp import is_fully_sharded
 from seg.engine.step import unwrap
+from seg.engine.wrappers.fsdp import is_fully_sharded
 from seg.errors import UserError
 
 BACKEND = 'inductor'

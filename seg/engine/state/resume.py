@@ -8,10 +8,12 @@ from typing import Any
 import mmengine
 
 from seg.config import to_plain
-from seg.engine import bucket_order, checkpoint, fsdp, rng, schedules, sharded_checkpoint
-from seg.engine.first_rank import read_on_first
+from seg.engine import schedules
+from seg.engine.state import bucket_order, checkpoint, rng, sharded_checkpoint
+from seg.engine.state.first_rank import read_on_first
+from seg.engine.state.stored_run import check_counts, explained, hub_info, precision_of, seg_meta
 from seg.engine.step import unwrap
-from seg.engine.stored_run import check_counts, explained, hub_info, precision_of, seg_meta
+from seg.engine.wrappers import fsdp
 from seg.errors import UserError
 from seg.models.weights import load_weights
 

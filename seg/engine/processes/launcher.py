@@ -1,4 +1,4 @@
-"""The parent of ranks: `python -m seg.engine.launcher train CONFIG GPUS [flags]`, called by tools/dist_train.sh.
+"""The parent of ranks: `python -m seg.engine.processes.launcher train CONFIG GPUS [flags]`, called by tools/dist_train.sh.
 
 It checks what can be checked once, starts the ranks by torch's elastic launcher in this very process, and leaves with
 the first failed rank's exit code; raw torchrun turns every code into 1 with a traceback (E13).
@@ -23,22 +23,21 @@ from seg.engine.cli import (
     EXIT_INTERRUPTED,
     EXIT_LOST,
     EXIT_USER,
+    LAUNCHER_PID,
     main,
     parser_for_test,
     parser_for_train,
 )
-from seg.engine.cores import threads_per_process, usable_cores
-from seg.engine.meeting import Meeting, meet
-from seg.engine.network import choose_gloo_interface
+from seg.engine.processes.cores import threads_per_process, usable_cores
+from seg.engine.processes.meeting import Meeting, meet
+from seg.engine.processes.network import DEFAULT_PORT, choose_gloo_interface
 from seg.errors import UserError
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-TOOLS = Path(__file__).resolve().parents[2] / 'tools'
-LAUNCHER_PID = 'SEG_LAUNCHER_PID'  # the ranks watch this process
+TOOLS = Path(__file__).resolve().parents[3] / 'tools'
 LAUNCHED_S = 'SEG_LAUNCHED_S'  # when it was started, in seconds of the clock
-DEFAULT_PORT = 29500  # torch's and OpenMMLab's
 _MEETING_S = 900  # what the machines of a job have to come together
 _LOOK_S = 0.1  # between two looks at the ranks
 
@@ -76,7 +75,7 @@ def launch(script: Sequence[str], job: Job) -> int:
 
 
 def _start(script: Sequence[str], job: Job, folder: str) -> int:
-    from seg.engine.agent import Agent
+    from seg.engine.processes.agent import Agent
 
     _quieten_elastic()
     # torch fills ${local_rank} into arguments, and so makes $ of $$
@@ -154,7 +153,7 @@ def _quieten_elastic() -> None:
 
 
 def _report(rank: int, failure: 'ProcessFailure', hint: str = '') -> int:
-    from seg.engine.agent import describe, is_final
+    from seg.engine.processes.agent import describe, is_final
 
     code = failure.exitcode
     if code != EXIT_USER:  # then the rank has said what to change
@@ -244,7 +243,7 @@ def _check_fault(text: str, job: Job) -> None:
 def _check_devices(job: Job) -> None:
     import torch
 
-    from seg.engine.launch import device_plan
+    from seg.engine.processes.launch import device_plan
 
     gpus = torch.cuda.device_count()
     device_plan(0, job.nproc, gpus)
@@ -254,7 +253,10 @@ def _check_devices(job: Job) -> None:
 
 if __name__ == '__main__':
     if sys.argv[1:2] not in (['train'], ['test']):
-        print('usage: python -m seg.engine.launcher train|test CONFIG [CHECKPOINT] GPUS [flags]', file=sys.stderr)
+        print(
+            'usage: python -m seg.engine.processes.launcher train|test CONFIG [CHECKPOINT] GPUS [flags]',
+            file=sys.stderr,
+        )
         sys.exit(EXIT_USER)
     name, rest = sys.argv[1], sys.argv[2:]
     exit_code = main(launcher_parser(name), lambda args: run(name, rest, args), rest)

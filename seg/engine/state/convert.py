@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.errors import UserError
 
 

@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from seg.engine import background
 from seg.engine.cli import ERROR_DIR, over_note
+from seg.engine.state import background
 
 GRACE_S = 10.0
 _WRITE_S = 120.0  # for a checkpoint that is being written

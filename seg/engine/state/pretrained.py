@@ -9,7 +9,7 @@ from typing import Any
 
 from mmengine.runner import CheckpointLoader
 
-from seg.engine import checkpoint
+from seg.engine.state import checkpoint
 from seg.errors import UserError
 
 
