@@ -30,6 +30,8 @@ ERROR_DIR = 'SEG_ERROR_DIR'  # set by our launcher: a folder where the ranks of 
 _WAIT_S = 8.0  # ranks of a busy machine come to a fault seconds apart
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # full, a full quota, read-only
 _SYSTEM_LIBRARIES = ('libGL', 'libgthread', 'libglib')  # what OpenCV needs of the system
+# What torch says of it, before and after the system has killed a worker for it
+_NO_SHARED_MEMORY = ('unable to allocate shared memory', 'out of shared memory')
 # What gloo and NCCL say on a rank whose peer has ended
 _PEER_IS_GONE = ('Connection closed by peer', 'Connection reset by peer', 'remote process exited')
 
@@ -63,17 +65,32 @@ def _fail(error: BaseException) -> int:
         return EXIT_INTERRUPTED
     if not isinstance(error, Exception):
         raise error
-    if isinstance(error, ImportError) and any(library in str(error) for library in _SYSTEM_LIBRARIES):
-        _say_once(
-            f'error: OpenCV cannot be loaded ({error}): install the system packages libgl1 and libglib2.0-0, '
-            'or put opencv-python-headless in the place of opencv-python'
-        )
+    instead = _known_shortage(error)
+    if instead:
+        _say_once(f'error: {instead}')
         return EXIT_USER
     if isinstance(error, RuntimeError) and any(sign in str(error) for sign in _PEER_IS_GONE):
         print(f'rank {_rank()} lost its connection to another rank', file=sys.stderr, flush=True)
         return EXIT_LOST if ERROR_DIR in os.environ else EXIT_ERROR
     _say_traceback(error)
     return EXIT_ERROR
+
+
+def _known_shortage(error: Exception) -> str:
+    """What to do about an error that tells of something missing on the machine; empty for any other."""
+    text = str(error)
+    if isinstance(error, ImportError) and any(library in text for library in _SYSTEM_LIBRARIES):
+        return (
+            f'OpenCV cannot be loaded ({error}): install the system packages libgl1 and libglib2.0-0, '
+            'or put opencv-python-headless in the place of opencv-python'
+        )
+    if isinstance(error, RuntimeError) and any(sign in text for sign in _NO_SHARED_MEMORY):
+        return (
+            'the loader workers have no room left in shared memory (/dev/shm), through which they hand over their batches: '
+            'make it larger (docker run --shm-size=8g), or load without workers: --cfg-options '
+            'train_dataloader.num_workers=0 val_dataloader.num_workers=0'
+        )
+    return ''
 
 
 def parser_for_train() -> argparse.ArgumentParser:

@@ -61,6 +61,8 @@ def ending(error: BaseException | None) -> Callable[[argparse.Namespace], None]:
         (UserError('data_root: no folder x'), 2, 'error: data_root: no folder x\n'),
         (KeyboardInterrupt(), 130, ''),
         (ImportError('libGL.so.1: cannot open shared object file'), 2, 'libgl1 and libglib2.0-0'),
+        (RuntimeError('unable to allocate shared memory(shm) for file </torch_1>'), 2, '/dev/shm'),
+        (RuntimeError('DataLoader worker is killed by signal: Bus error. ... out of shared memory.'), 2, '--shm-size'),
         (ImportError('no such thing'), 1, 'ImportError: no such thing\n'),
         (ValueError('a bug'), 1, 'ValueError: a bug\n'),
         (
