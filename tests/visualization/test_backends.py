@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import struct
+import time
 
 import numpy as np
 import pytest
@@ -67,13 +68,26 @@ def test_tensorboard_has_scalars_pictures_and_histograms(tmp_path):
 
 
 def _wandb_records(folder):
-    """What an offline run wrote: a LevelDB log (blocks of 32 KiB, of pieces of records) after a header of 7 bytes."""
+    """What an offline run wrote. A process of wandb's own writes, and may lag behind on a busy machine."""
+    (file,) = folder.glob('wandb/offline-run-*/run-*.wandb')
+    deadline = time.monotonic() + 60
+    while True:
+        records = _read_log(file)
+        if any(record.HasField('exit') for record in records):
+            return records
+        assert time.monotonic() < deadline, f'{len(records)} records, and no end'
+        time.sleep(0.2)
+
+
+def _read_log(file):
+    """A LevelDB log (blocks of 32 KiB, of pieces of records) after a header of 7 bytes."""
     from wandb.proto import wandb_internal_pb2
 
-    (file,) = folder.glob('wandb/offline-run-*/run-*.wandb')
     data, place, whole, records = file.read_bytes(), 7, b'', []
     while place + 7 <= len(data):
         length, kind = struct.unpack_from('<HB', data, place + 4)  # after the checksum
+        if place + 7 + length > len(data):  # it is still being written
+            break
         whole += data[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):  # a whole record, or its last piece
