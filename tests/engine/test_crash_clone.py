@@ -6,10 +6,8 @@ whole checkpoint.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,40 +15,9 @@ import torch
 from seg.engine.hooks.checkpoint_hook import CheckpointHook
 from seg.engine.state import checkpoint
 from seg.engine.state.resume import newest_good
+from tests.crash_disk import Disk
 
 SAVES = 5
-
-
-class Disk:
-    """Clones `folder` before each operation of the writer."""
-
-    def __init__(self, folder: Path, clones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.clones, self.count, self.synced = folder, clones, 0, set[int]()
-        self.least_step = 0  # a checkpoint of this step has been promised to be on the disk
-        self.expected: dict[Path, int] = {}
-        for owner, name in ((os, 'fsync'), (os, 'link'), (Path, 'replace'), (Path, 'unlink'), (torch, 'save')):
-            monkeypatch.setattr(owner, name, self._watched(name, getattr(owner, name)))
-
-    def _watched(self, name: str, operation: Any) -> Any:
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            self.clone()
-            result = operation(*args, **kwargs)
-            if name == 'fsync':
-                self.synced.add(os.fstat(args[0]).st_ino)
-            return result
-
-        return watched
-
-    def clone(self) -> None:
-        for kind in ('whole', 'half', 'empty'):
-            target = self.clones / f'{self.count:03d}_{kind}'
-            shutil.copytree(self.folder, target)
-            self.expected[target] = self.least_step
-            for path in self.folder.iterdir():
-                if path.stat().st_ino not in self.synced and kind != 'whole':
-                    data = path.read_bytes()
-                    (target / path.name).write_bytes(data[: len(data) // 2] if kind == 'half' else b'')
-        self.count += 1
 
 
 def state(step: int) -> dict:
@@ -60,7 +27,10 @@ def state(step: int) -> dict:
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     (tmp_path / 'run').mkdir()
-    yield Disk(tmp_path / 'run', tmp_path / 'clones', monkeypatch)
+    disk = Disk(tmp_path / 'run', tmp_path / 'clones')
+    for owner, name in ((os, 'fsync'), (os, 'link'), (Path, 'replace'), (Path, 'unlink'), (torch, 'save')):
+        disk.watch(owner, name, monkeypatch.setattr)
+    yield disk
     monkeypatch.undo()
 
 

@@ -15,12 +15,13 @@ FSDP = {
 }
 
 
-@pytest.mark.parametrize(('rank', 'phase'), [(1, 'forward'), (0, 'checkpoint'), (1, 'validation')])
+@pytest.mark.parametrize(('rank', 'phase'), [(1, 'forward'), (1, 'backward'), (0, 'checkpoint'), (1, 'validation')])
 def test_a_killed_rank_ends_all(start: Callable[..., Run], rank: int, phase: str) -> None:  # noqa: F811
     run = start('--inject', f'kill:rank={rank},step=3,phase={phase}', **FSDP)
     assert run.ends(run.wait_for('][')) == 128 + signal.SIGKILL
     assert run.log.count('SIGKILL') == 1
     assert 'Traceback' not in run.log
+    assert 'SIGTERM' not in run.log  # by which the launcher ends the others, and which nobody else sent
     newest = checkpoint.by_age(run.work_dir)[0]
     assert newest.suffix == '.dcp'
     assert checkpoint.load(newest)['meta']['iter'] in (1, 2, 3, 4)

@@ -63,7 +63,7 @@ class StopHook(Hook):
             runner.stop_signal = number
             runner.train_loop.stop_training = True
             runner.logger.info(
-                f'{signal.Signals(number).name}: stopping after step {runner.iter + 1}, with a checkpoint'
+                f'{signal.Signals(number).name}: stopping after step {runner.iter + 1}, with a checkpoint; --resume goes on'
             )
 
     def after_val_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
