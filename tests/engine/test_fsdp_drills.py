@@ -21,7 +21,6 @@ def test_a_killed_rank_ends_all(start: Callable[..., Run], rank: int, phase: str
     assert run.ends(run.wait_for('][')) == 128 + signal.SIGKILL
     assert run.log.count('SIGKILL') == 1
     assert 'Traceback' not in run.log
-    assert 'SIGTERM' not in run.log  # by which the launcher ends the others, and which nobody else sent
     newest = checkpoint.by_age(run.work_dir)[0]
     assert newest.suffix == '.dcp'
     assert checkpoint.load(newest)['meta']['iter'] in (1, 2, 3, 4)

@@ -12,6 +12,7 @@ import torch
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as UpstreamCheckpointHook
 
+from seg.engine.nested import rebuilt
 from seg.engine.state import checkpoint, sharded_checkpoint
 from seg.engine.state.background import BackgroundTask
 from seg.engine.wrappers.fsdp import is_fully_sharded
@@ -198,12 +199,7 @@ def _snapshot(value: Any) -> Any:
     """A copy in host memory that later steps do not change."""
     if isinstance(value, torch.Tensor):
         return value.detach().to('cpu', copy=True)
-    if isinstance(value, dict):
-        return {key: _snapshot(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [_snapshot(item) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    return value
+    return rebuilt(value, _snapshot)
 
 
 def _duplicate(source: Path, target: Path) -> None:

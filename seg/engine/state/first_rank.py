@@ -1,8 +1,6 @@
 """What the first rank reads for all ranks: a run's folder is on its machine, and need not be on another."""
 
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -10,17 +8,10 @@ import torch.distributed as dist
 from mmengine.dist import get_rank, get_world_size
 from torch import Tensor
 
+from seg.engine.nested import Place, as_bytes, rebuilt
 from seg.errors import UserError
 
 T = TypeVar('T')
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Stands for the tensor that follows, in what is sent as an object."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
 
 
 def read_on_first(read: Callable[[], T]) -> T:
@@ -47,28 +38,19 @@ def _outcome(read: Callable[[], Any]) -> Any:
 
 
 def _take_out(value: Any, tensors: list[Tensor]) -> Any:
-    """`value` with a `_Place` for each dense tensor, which is appended to `tensors`: pickling would copy it twice."""
+    """`value` with a `Place` for each dense tensor, which is appended to `tensors`."""
     dense = isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_quantized or value.is_meta)
     if dense:
         tensors.append(value.detach().cpu())
-        return _Place(tuple(value.shape), value.dtype)
-    return _rebuilt(value, lambda item: _take_out(item, tensors))
+        return Place.of(value)
+    return rebuilt(value, lambda item: _take_out(item, tensors))
 
 
 def _put_in(value: Any, sent: Any) -> Any:
-    """`value` with a tensor for each `_Place`, broadcast in the order of `_take_out`."""
-    if not isinstance(value, _Place):
-        return _rebuilt(value, lambda item: _put_in(item, sent))
-    tensor = torch.empty(value.shape, dtype=value.dtype) if sent is None else next(sent).contiguous()
+    """`value` with a tensor for each `Place`, broadcast in the order of `_take_out`."""
+    if not isinstance(value, Place):
+        return rebuilt(value, lambda item: _put_in(item, sent))
+    tensor = value.empty() if sent is None else next(sent).contiguous()
     if tensor.numel():
-        dist.broadcast(tensor.reshape(-1).view(torch.uint8), src=0)  # as bytes: gloo does not know every type
+        dist.broadcast(as_bytes(tensor), src=0)
     return tensor
-
-
-def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Plain dicts, lists and tuples with `change` applied to what they hold; anything else as it is."""
-    if type(value) in (dict, OrderedDict):
-        return type(value)((key, change(item)) for key, item in value.items())
-    if type(value) in (list, tuple):
-        return type(value)(map(change, value))
-    return value

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
+from seg.engine.nested import rebuilt
+
 
 def gathered(state: Any) -> Any:
     """`state` with whole tensors on the CPU of the first rank; None in their place on the others.
@@ -17,7 +19,7 @@ def gathered(state: Any) -> Any:
     if isinstance(state, DTensor):
         whole = state.full_tensor().detach()
         return whole.cpu() if get_rank() == 0 else None
-    return _rebuilt(state, gathered)
+    return rebuilt(state, gathered)
 
 
 def cut_like(whole: Tensor, own: Tensor) -> Tensor:
@@ -55,14 +57,6 @@ def _cut_value(value: Any, parameter: Tensor) -> Any:
     return cut_like(value, parameter) if isinstance(value, Tensor) and value.dim() else value
 
 
-def _rebuilt(value: Any, change: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: change(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(change, value))
-    return value
-
-
 Path = tuple[str, ...]
 
 
@@ -70,7 +64,7 @@ def outline_of(state: Any) -> Any:
     """`state` with a tensor on the device 'meta', which has a shape and no numbers, in the place of each in pieces."""
     if isinstance(state, DTensor):
         return torch.empty(state.shape, dtype=state.dtype, device='meta')
-    return _rebuilt(state, outline_of)
+    return rebuilt(state, outline_of)
 
 
 def places(state: Any, kind: Any, path: Path = ()) -> dict[str, Tensor]:

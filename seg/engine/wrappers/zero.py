@@ -7,7 +7,6 @@ optimizer, bit for bit. docs/sharding.md says when that pays.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from seg.engine.nested import Place, as_bytes
 from seg.errors import UserError
 
 State = dict[int, dict[str, Any]]  # of an optimizer: what it keeps of each parameter, by its number
@@ -91,14 +91,6 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         return {parameter: index for index, parameter in enumerate(parameters)}
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Stands for a tensor that follows."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-
-
 def _on_first(own: State) -> State:
     """On the first rank the states of all ranks, on the CPU; {} on the others.
 
@@ -121,18 +113,18 @@ def _changed(states: State, change: Callable[[Any], Any]) -> State:
 
 
 def _place_of(value: Any) -> Any:
-    return _Place(value.shape, value.dtype) if isinstance(value, torch.Tensor) else value
+    return Place.of(value) if isinstance(value, torch.Tensor) else value
 
 
 def _send(tensor: torch.Tensor) -> None:
     if tensor.numel():
-        dist.send(tensor.cpu().contiguous().reshape(-1).view(torch.uint8), dst=0)
+        dist.send(as_bytes(tensor.cpu().contiguous()), dst=0)
 
 
 def _receive(rank: int, value: Any) -> Any:
-    if not isinstance(value, _Place):
+    if not isinstance(value, Place):
         return value
-    tensor = torch.empty(value.shape, dtype=value.dtype)
+    tensor = value.empty()
     if tensor.numel():
-        dist.recv(tensor.reshape(-1).view(torch.uint8), src=rank)
+        dist.recv(as_bytes(tensor), src=rank)
     return tensor
